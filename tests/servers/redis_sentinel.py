@@ -1,0 +1,181 @@
+"""Sentinel: a primary with two replicas, watched by three redis-sentinel processes.
+
+Knows: sentinel.conf and the SENTINEL commands.
+Must not know: Cluster, the gateway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from tests.servers.certificates import Certificates
+from tests.servers.process import eventually, need
+from tests.servers.redis import RedisGroup, RedisServer
+
+SERVICE = "leaderboards"
+
+
+class SentinelServer(RedisServer):
+    """One redis-sentinel that watches a primary under the name ``leaderboards``."""
+
+    def __init__(
+        self,
+        primary: RedisServer,
+        *,
+        quorum: int = 2,
+        down_after_ms: int = 800,
+        password: str | None = None,
+        user: str | None = None,
+        user_password: str | None = None,
+        tls: Certificates | None = None,
+    ) -> None:
+        """``password`` guards the sentinel itself; ``user`` with ``user_password`` is one more account on it."""
+        super().__init__(password=password, tls=tls)
+        self.primary, self.quorum, self.down_after_ms = primary, quorum, down_after_ms
+        self.user, self.user_password = user, user_password
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the sentinel with a fresh configuration (it rewrites its file while it runs)."""
+        path = self.folder / "sentinel.conf"
+        path.write_text("\n".join(self._config()) + "\n")
+        self.spawn([need("redis-sentinel"), str(path)])
+        if wait:
+            self.wait_until(self.answers)
+
+    def _config(self) -> list[str]:
+        lines = ["bind 127.0.0.1", f"dir {self.folder}", f"logfile {self.folder}/log", "daemonize no"]
+        if self.tls:
+            lines += [
+                "port 0",
+                f"tls-port {self.port}",
+                f"tls-cert-file {self.tls.cert}",
+                f"tls-key-file {self.tls.key}",
+            ]
+            lines += [f"tls-ca-cert-file {self.tls.ca}", "tls-auth-clients no", "tls-replication yes"]
+        else:
+            lines += [f"port {self.port}"]
+        if self.password:
+            lines += [f"requirepass {self.password}", f"sentinel sentinel-pass {self.password}"]
+        if self.user:
+            lines += [f"user {self.user} on >{self.user_password} ~* &* +@all"]
+        lines += [f"sentinel monitor {SERVICE} 127.0.0.1 {self.primary.port} {self.quorum}"]
+        lines += [f"sentinel down-after-milliseconds {SERVICE} {self.down_after_ms}"]
+        lines += [f"sentinel failover-timeout {SERVICE} 5000", f"sentinel parallel-syncs {SERVICE} 2"]
+        if self.primary.password:
+            lines += [f"sentinel auth-pass {SERVICE} {self.primary.password}"]
+        return lines
+
+    def hurry(self) -> None:
+        """Shorten Sentinel's own periods, so that discovery takes a second and not ten."""
+        self.call("SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "200", "PING-PERIOD", "100")
+
+    def knows_all(self, replicas: int, sentinels: int) -> bool:
+        """Whether this sentinel sees that many replicas and other sentinels, and a working quorum."""
+        state = _pairs(self.call("SENTINEL", "MASTER", SERVICE))
+        return (
+            int(state["num-slaves"]) >= replicas
+            and int(state["num-other-sentinels"]) >= sentinels - 1
+            and state["flags"] == "master"
+        )
+
+    def primary_port(self) -> int:
+        """Return the port of the node that this sentinel calls primary."""
+        return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1])
+
+
+def _pairs(reply: Any) -> dict[str, str]:
+    if isinstance(reply, dict):
+        return {_text(key): _text(value) for key, value in reply.items()}
+    flat = [_text(item) for item in reply]
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+class SentinelGroup(RedisGroup):
+    """A ``RedisGroup`` with three sentinels; ``primary`` and ``replicas`` follow a failover once told to."""
+
+    def __init__(
+        self,
+        replicas: int = 2,
+        *,
+        sentinels: int = 3,
+        password: str | None = None,
+        acl: Sequence[str] = (),
+        tls: Certificates | None = None,
+        config: Sequence[str] = (),
+        sentinel_password: str | None = None,
+        sentinel_user: str | None = None,
+        sentinel_user_password: str | None = None,
+    ) -> None:
+        super().__init__(replicas, password=password, acl=acl, tls=tls, config=config)
+        self.sentinels = [
+            SentinelServer(
+                self.primary,
+                password=sentinel_password,
+                user=sentinel_user,
+                user_password=sentinel_user_password,
+                tls=tls,
+            )
+            for _ in range(sentinels)
+        ]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The ``[redis]`` table that reaches this group, without credentials."""
+        return {"sentinels": [sentinel.address for sentinel in self.sentinels], "service": SERVICE}
+
+    def start(self) -> None:
+        """Start everything and wait until every sentinel knows every node."""
+        super().start()
+        for sentinel in self.sentinels:
+            sentinel.start(wait=False)
+        for sentinel in self.sentinels:
+            sentinel.wait_until(sentinel.answers)
+            sentinel.hurry()
+        for sentinel in self.sentinels:
+            eventually(
+                lambda at=sentinel: at.knows_all(len(self.replicas), len(self.sentinels)),  # type: ignore[misc]
+                within_s=30,
+                what="the sentinels know everybody",
+            )
+
+    def failover(self, *, within_s: float = 20.0) -> RedisServer:
+        """Order a failover as an operator would, wait for it, and return the new primary."""
+        eventually(self._order_failover, within_s=within_s, every_s=0.2, what="a sentinel accepts SENTINEL FAILOVER")
+        return self.wait_failed_over(within_s=within_s)
+
+    def _order_failover(self) -> bool:
+        with contextlib.suppress(redis.ResponseError):  # INPROG, NOGOODSLAVE: not yet
+            return bool(self.sentinels[0].call("SENTINEL", "FAILOVER", SERVICE))
+        return False
+
+    def wait_failed_over(self, *, within_s: float = 20.0) -> RedisServer:
+        """Wait until all sentinels name another primary and it acts as one; then roles here follow."""
+        old = self.primary
+
+        def new_port() -> int:
+            ports = {sentinel.primary_port() for sentinel in self.sentinels if sentinel.alive and not sentinel.frozen}
+            return ports.pop() if len(ports) == 1 and old.port not in ports else 0
+
+        port = eventually(new_port, within_s=within_s, what="the sentinels agree on a new primary")
+        new = next(node for node in self.nodes if node.port == port)
+        eventually(lambda: new.info()["role"] == "master", within_s=within_s, what="the new primary acts as one")
+        self.primary, self.replicas = new, [node for node in self.nodes if node is not new]
+        new.replicaof = None
+        for replica in self.replicas:
+            replica.replicaof = new
+        return new
+
+    def close(self) -> None:
+        """End the sentinels first, then the nodes."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(super().close)
+            for sentinel in self.sentinels:
+                stack.callback(sentinel.close)
