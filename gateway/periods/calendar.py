@@ -1,7 +1,7 @@
-"""Periods: which day, week, month or season an instant falls in, and how its key is written.
+"""What a period is, and what every calendar answers.
 
-Knows: calendars, time zones, ISO 8601 weeks.
-Must not know: clocks, boards, Redis, HTTP.
+Knows: the kinds of periods of the contract.
+Must not know: how any of them is computed, clocks, boards, Redis, HTTP.
 """
 
 from __future__ import annotations
@@ -43,3 +43,12 @@ class Calendar(Protocol):
     def named(self, label: str) -> Period:
         """Return the period with this label; raise ``InvalidPeriod`` if it is malformed."""
         ...
+
+
+class CalendarError(ValueError):
+    """One setting of a calendar cannot be used; ``key`` names it (``timezone``, ``seasons[1].end``)."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        self.message = message
+        super().__init__(f"{key}: {message}")
