@@ -1,0 +1,104 @@
+"""Store: the snapshots of this process, bounded in entries and bytes.
+
+Knows: slots by snapshot key, what was configured and what clients invented.
+Must not know: freshness, loads, clocks, how a snapshot is encoded.
+
+A slot outlives its snapshot's freshness on purpose: grace and outages need what is old. That rules out a ``TTLCache``,
+which would throw away just that. Configured boards are pinned; all else is an LRU, so that names which clients
+invent push out each other and never a configured board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cachetools import LRUCache
+
+from gateway.encode import Snapshot
+from gateway.errors import GatewayError
+from gateway.model import SnapshotKey
+
+_SLOT_BYTES = 600
+"""What a slot, its key and its place in the map take besides the content."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """What is known of one key: its snapshot, and how its last loads ended.
+
+    ``error`` and ``failures`` describe the loads since the last good one; ``held_until`` is monotonic.
+    ``restored``: the snapshot comes from a former process and nothing was loaded since.
+    """
+
+    snapshot: Snapshot | None = None
+    failures: int = 0
+    error: GatewayError | None = None
+    held_until: float = 0.0
+    restored: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What the slot takes in memory."""
+        return _SLOT_BYTES + (self.snapshot.content.size_bytes if self.snapshot else 0)
+
+
+class Store:
+    """Hold slots: any number of pinned ones, the others within ``max_entries`` and ``max_bytes``.
+
+    Not for threads: everything happens on the event loop's thread, between two awaits.
+    """
+
+    def __init__(self, *, max_entries: int = 20_000, max_bytes: int = 128 * 2**20) -> None:
+        self._pinned: dict[SnapshotKey, Slot] = {}
+        self._pins: dict[str, SnapshotKey] = {}
+        # One measure bounds both: a slot weighs its bytes, but never less than its share of the entries.
+        self._least = max_bytes // max_entries
+        self._others: LRUCache[SnapshotKey, Slot] = LRUCache(max_bytes, getsizeof=self._weigh)
+        self.evicted = 0
+
+    def _weigh(self, slot: Slot) -> int:
+        return max(slot.size_bytes, self._least)
+
+    def __len__(self) -> int:
+        """Return how many slots there are."""
+        return len(self._pinned) + len(self._others)
+
+    @property
+    def size_bytes(self) -> int:
+        """What all slots take; walks them, so for gauges only."""
+        return sum(slot.size_bytes for slot in self.slots())
+
+    def slots(self) -> Iterator[Slot]:
+        """Go through all slots."""
+        yield from self._pinned.values()
+        yield from self._others.values()
+
+    def get(self, key: SnapshotKey) -> Slot | None:
+        """Return the slot of this key, marked as used."""
+        slot = self._pinned.get(key)
+        return slot if slot is not None else self._others.get(key)
+
+    def put(self, key: SnapshotKey, slot: Slot, *, pinned: bool) -> None:
+        """Keep this slot under this key, weighed anew.
+
+        A leaderboard has one pinned key, its current period's top: a new one sends the former among the others. A slot
+        that alone is over the bounds is not kept.
+        """
+        if pinned or key in self._pinned:
+            former = self._pins.get(key.leaderboard)
+            if former is not None and former != key:
+                self._put_other(former, self._pinned.pop(former))
+            self._others.pop(key, None)
+            self._pins[key.leaderboard] = key
+            self._pinned[key] = slot
+        else:
+            self._put_other(key, slot)
+
+    def _put_other(self, key: SnapshotKey, slot: Slot) -> None:
+        # Popped first: what a known key weighs is what it weighed when it came in, and a snapshot grows forms.
+        self._others.pop(key, None)
+        before = len(self._others)
+        if self._weigh(slot) <= self._others.maxsize:
+            self._others[key] = slot
+            self.evicted += before + 1 - len(self._others)
