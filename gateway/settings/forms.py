@@ -1,0 +1,151 @@
+"""Forms: the value types of the settings, each with the sentence that says what is accepted.
+
+Knows: numbers with bounds, addresses, Redis URLs, files that hold a secret.
+Must not know: which key has which form.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr
+from pydantic_core import PydanticCustomError
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a key takes, as the end of "must be …"; ``secret`` keeps the value out of every message."""
+
+    text: str
+    secret: bool = False
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>[0-9]{1,5})")
+
+
+def address(text: str) -> Address:
+    """Parse ``host:port`` (an IPv6 host in brackets); raise ValueError otherwise."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65_535:
+        raise ValueError(text)
+    return Address(match["six"] or match["host"], int(match["port"]))
+
+
+def secret_in(path: Path) -> SecretStr:
+    """Read a file that holds nothing but a secret; one line end after it is dropped. Raises OSError, ValueError."""
+    text = path.read_bytes().decode()
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise ValueError("the file is empty")
+    return SecretStr(text)
+
+
+def _wrong(form: Form) -> PydanticCustomError:
+    return PydanticCustomError("form", "{text}", {"text": f"must be {form.text}"})
+
+
+def _check_address(text: str) -> str:
+    try:
+        parsed = address(text)
+    except ValueError:
+        raise _wrong(ADDRESS) from None
+    if parsed.port == 0:
+        raise _wrong(ADDRESS)
+    return text
+
+
+def _check_admin(text: str) -> str:
+    if text != "none":
+        try:
+            address(text)
+        except ValueError:
+            raise _wrong(ADMIN) from None
+    return text
+
+
+def _port_of(url: SplitResult) -> int | None:
+    """Return the port, 6379 where none is given, None for one that is no port."""
+    try:
+        return 6379 if url.port is None else url.port
+    except ValueError:
+        return None
+
+
+def _check_redis_url(text: str, *, form: Form, credentials: bool) -> str:
+    url = urlsplit(text)
+    plain = not url.query and not url.fragment and re.fullmatch(r"(/[0-9]{0,4})?", url.path)
+    if url.scheme not in ("redis", "rediss") or not url.hostname or not _port_of(url) or not plain:
+        raise _wrong(form)
+    if "@" in url.netloc and not credentials:
+        raise PydanticCustomError(
+            "form", "must not hold a user or password: give redis.username and redis.password_file instead"
+        )
+    return text
+
+
+def _check_store(text: str) -> str:
+    url = urlsplit(text)
+    fine = {
+        "file": not url.netloc and url.path.startswith("/") and len(url.path) > 1,
+        "postgresql": bool(url.hostname or url.path.strip("/")),
+        "s3": bool(url.hostname),
+    }
+    if text != "none" and not fine.get(url.scheme, False):
+        raise _wrong(STORE)
+    return text
+
+
+def _check_http_url(text: str) -> str:
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname or not _port_of(url):
+        raise _wrong(HTTP_URL)
+    return text
+
+
+ADDRESS = Form('text such as "127.0.0.1:26379" or "[::1]:26379"')
+ADMIN = Form('text such as "127.0.0.1:9464", or "none" for no admin listener')
+NODE_URL = Form('text such as "redis://127.0.0.1:6379/0" (rediss:// for TLS)', secret=True)
+TIER_URL = Form('text such as "redis://user:password@127.0.0.1:6379/0" (rediss:// for TLS)', secret=True)
+STORE = Form('"none", "file:///a/folder", "postgresql://host/database" or "s3://bucket/prefix"', secret=True)
+HTTP_URL = Form('text such as "http://127.0.0.1:6081"', secret=True)
+
+AddressText = Annotated[str, AfterValidator(_check_address), ADDRESS]
+AdminText = Annotated[str, AfterValidator(_check_admin), ADMIN]
+NodeUrl = Annotated[
+    str, AfterValidator(lambda text: _check_redis_url(text, form=NODE_URL, credentials=False)), NODE_URL
+]
+TierUrl = Annotated[str, AfterValidator(lambda text: _check_redis_url(text, form=TIER_URL, credentials=True)), TIER_URL]
+StoreUrl = Annotated[str, AfterValidator(_check_store), STORE]
+HttpUrl = Annotated[str, AfterValidator(_check_http_url), HTTP_URL]
+Text = Annotated[str, Field(min_length=1), Form("text that is not empty")]
+FilePath = Annotated[Path, Field(strict=False), Form("the path of a file")]
+Flag = Annotated[bool, Form("true or false")]
+
+DAY_S = 86_400
+YEAR_S = 366 * DAY_S
+
+LifeMs = Annotated[int, Field(ge=0, le=3_600_000), Form("a whole number of milliseconds from 0 to 3600000 (an hour)")]
+TimeoutMs = Annotated[int, Field(ge=1, le=60_000), Form("a whole number of milliseconds from 1 to 60000")]
+LagMs = Annotated[int, Field(ge=50, le=600_000), Form("a whole number of milliseconds from 50 to 600000")]
+EdgeS = Annotated[int, Field(ge=0, le=YEAR_S), Form("a whole number of seconds from 0 to 31622400 (a year)")]
+LongS = Annotated[float, Field(ge=0, le=YEAR_S), Form("a number of seconds from 0 to 31622400 (a year)")]
+IntervalS = Annotated[float, Field(ge=0.1, le=DAY_S), Form("a number of seconds from 0.1 to 86400")]
+DrainS = Annotated[float, Field(ge=0, le=600), Form("a number of seconds from 0 to 600")]
+Port = Annotated[int, Field(ge=0, le=65_535), Form("a whole number from 1 to 65535, or 0 for any free port")]
+Workers = Annotated[int, Field(ge=1, le=256), Form("a whole number from 1 to 256")]
+Rate = Annotated[int, Field(ge=0, le=1_000_000), Form("a whole number from 0 to 1000000")]

@@ -1,0 +1,236 @@
+"""Leaderboard settings: one ``[[leaderboards]]`` table, and the board it describes.
+
+Knows: the keys of a board, their defaults, and what contradicts what in one board.
+Must not know: other boards, Redis, HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from types import MappingProxyType
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from gateway.errors import Problem
+from gateway.model import Board
+from gateway.periods import Calendar, CalendarError, Season, calendar_for
+from gateway.settings.forms import EdgeS, Form, LifeMs, LongS, Text
+from gateway.settings.sections import Section
+from gateway.settings.templates import DEFAULT_PLACEHOLDER, fault_of, fault_of_name, placeholders_in
+
+_INSTANT = Form('a date or time such as 2026-03-01, 2026-03-01T09:00:00 or "2026-03-01T09:00:00+01:00"')
+Instant: TypeAlias = Annotated[date | datetime | str, _INSTANT]
+
+LIVES = ("ttl_ms", "grace_ms", "edge_ttl_s", "client_ttl_s")
+"""What must be set on purpose, all of it, before a board read from the primary is cached anywhere."""
+
+
+class SeasonSettings(Section):
+    """One ``[[leaderboards.seasons]]`` table: a period with dates of its own."""
+
+    label: Text = Field(description="What ?period= and <period> in the key call it.")
+    start: Instant = Field(description="Its first instant; in the board's time zone unless it has an offset.")
+    end: Instant = Field(description="The first instant that is no longer in it.")
+
+
+class LeaderboardSettings(Section):
+    """One leaderboard, or a family of them."""
+
+    name: Text = Field(description='The name in URLs; "clan-<id>" is a family, several <placeholders> may stand in it.')
+    key: Text = Field(
+        description="The sorted set; <id> and <period> are filled in, { } stay the hash tags of Redis Cluster."
+    )
+    placeholders: Annotated[dict[str, str], Form("a table of regular expressions")] = Field(
+        default_factory=dict,
+        description=f'What each placeholder may be, "{DEFAULT_PLACEHOLDER}" unless given; else 404 and no Redis call.',
+    )
+    order: Literal["desc", "asc"] = Field(default="desc", description="Highest score first, or lowest (lap times).")
+    ties: Literal["ordinal", "competition"] = Field(
+        default="ordinal", description="Equal scores get ranks 1, 2, 3, 4, or 1, 2, 2, 4."
+    )
+    profiles: Text | None = Field(
+        default=None, description="A hash, member → text or JSON up to 1 KiB, that is shown with each row."
+    )
+    ttl_ms: LifeMs = Field(default=1000, description="How long a snapshot is fresh; 0 shares reads and stores nothing.")
+    grace_ms: LifeMs = Field(
+        default=1000, description="How long after that it is still served while one refresh runs behind it."
+    )
+    edge_ttl_s: EdgeS = Field(default=5, description="How long an edge may hold the answer.")
+    client_ttl_s: EdgeS = Field(default=2, description="How long a client may hold it.")
+    stale_while_revalidate_s: EdgeS = Field(
+        default=5, description="How long after that both may serve it while they fetch a new one."
+    )
+    stale_if_error_s: EdgeS = Field(
+        default=3600, description="How long both may serve it when the gateway does not answer."
+    )
+    period: Literal["none", "daily", "weekly", "monthly", "seasons"] = Field(
+        default="none", description="How often the board begins anew; <period> must then stand in the key."
+    )
+    timezone: Text = Field(default="UTC", description="Whose days, weeks and months they are.")
+    starts_at: Text = Field(default="00:00", description="The local time at which a period begins.")
+    week_starts: Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] = Field(
+        default="monday", description="The day on which a week begins."
+    )
+    period_format: Text | None = Field(
+        default=None,
+        description='The period in the key, as strftime on its start date ("%Y%m%d"); its label if not given.',
+    )
+    seasons: Annotated[tuple[SeasonSettings, ...], Field(strict=False)] = Field(
+        default=(), description="Periods with a label and dates of their own, instead of a regular period."
+    )
+    settle_s: LongS = Field(
+        default=600.0, description="How long after its end a period counts as final and is archived."
+    )
+    finished: Literal["purgeable", "immutable"] = Field(
+        default="purgeable", description="How edges hold a finished period: a day, purgeable, or a year and for good."
+    )
+    read_from: Literal["replicas", "primary"] = Field(
+        default="replicas",
+        description="The primary for ranks that must be exact; nothing is cached then unless "
+        "ttl_ms, grace_ms, edge_ttl_s and client_ttl_s are all set.",
+    )
+
+    @property
+    def periodic(self) -> bool:
+        """Whether the board has periods."""
+        return self.period != "none" or bool(self.seasons)
+
+    @property
+    def caches_top(self) -> bool:
+        """Whether the top may be kept: always when read from replicas, else if every life is set on purpose."""
+        return self.read_from == "replicas" or set(LIVES) <= self.model_fields_set
+
+    @property
+    def name_is_sound(self) -> bool:
+        """Whether the name and what its placeholders may be can be used at all."""
+        try:
+            self.patterns()
+        except re.error:
+            return False
+        return fault_of_name(self.name) is None
+
+    def life(self, key: str) -> int:
+        """Return a life as set; on a board read from the primary 0 for each that nobody set on purpose."""
+        value: int = getattr(self, key)
+        meant = self.read_from == "replicas" or (self.caches_top and key in self.model_fields_set)
+        return value if meant else 0
+
+    def patterns(self) -> dict[str, re.Pattern[str]]:
+        """Compile what each placeholder of the name may be; raises re.error."""
+        words = placeholders_in(self.name)
+        return {word: re.compile(self.placeholders.get(word, DEFAULT_PLACEHOLDER), re.ASCII) for word in words}
+
+    def calendar(self) -> Calendar | None:
+        """Build the periods; raises CalendarError."""
+        return calendar_for(
+            self.period,
+            timezone=self.timezone,
+            starts_at=self.starts_at,
+            week_starts=self.week_starts,
+            period_format=self.period_format,
+            seasons=[Season(season.label, season.start, season.end) for season in self.seasons],
+        )
+
+    def board(self) -> Board:
+        """Build the board. Only for settings in which ``contradictions`` finds none."""
+        return Board(
+            name=self.name,
+            key=self.key,
+            order=self.order,
+            ties=self.ties,
+            profiles=self.profiles,
+            ttl_s=self.life("ttl_ms") / 1000,
+            grace_s=self.life("grace_ms") / 1000,
+            edge_ttl_s=self.life("edge_ttl_s"),
+            client_ttl_s=self.life("client_ttl_s"),
+            stale_while_revalidate_s=self.life("stale_while_revalidate_s"),
+            stale_if_error_s=self.life("stale_if_error_s"),
+            read_from=self.read_from,
+            finished=self.finished,
+            cache_top=self.caches_top,
+            calendar=self.calendar(),
+            placeholders=MappingProxyType(self.patterns()),
+        )
+
+
+def contradictions(board: LeaderboardSettings, request_budget_ms: int | None) -> Iterator[Problem]:
+    """Yield what is wrong in one board between keys that are each right; paths are relative to the board."""
+    yield from _templates(board)
+    yield from _placeholders(board)
+    yield from _periods(board)
+    yield from _lives(board, request_budget_ms)
+
+
+def _templates(board: LeaderboardSettings) -> Iterator[Problem]:
+    fault = fault_of_name(board.name)
+    if fault is not None:
+        yield Problem("name", fault)
+    words = set(placeholders_in(board.name))
+    for key in ("key", "profiles"):
+        template = getattr(board, key)
+        fault = None if template is None else fault_of(template)
+        if fault is not None:
+            yield Problem(key, fault)
+            continue
+        used = set(placeholders_in(template or ""))
+        for word in sorted(used - words - {"period"}):
+            yield Problem(key, f"holds <{word}>, which the name {board.name!r} does not")
+        if "period" in used and not board.periodic:
+            yield Problem(key, "holds <period>, and the board has none: set period, or seasons, or remove it")
+    used = set(placeholders_in(board.key))
+    for word in sorted(words - used - {"period"}):
+        yield Problem("key", f"must hold <{word}> as the name does: else many names would show one board")
+    if board.periodic and "period" not in used:
+        yield Problem("key", "must hold <period>: else every period would be the same board")
+
+
+def _placeholders(board: LeaderboardSettings) -> Iterator[Problem]:
+    words = set(placeholders_in(board.name))
+    for word, pattern in board.placeholders.items():
+        if word not in words:
+            yield Problem(f"placeholders.{word}", f"the name {board.name!r} holds no <{word}>")
+        try:
+            compiled = re.compile(pattern, re.ASCII)
+        except re.error as error:
+            yield Problem(f"placeholders.{word}", f"must be a regular expression: {error}")
+            continue
+        if compiled.groups:
+            yield Problem(f"placeholders.{word}", "must hold no capturing group: write (?:…) for (…)")
+        if compiled.fullmatch(""):
+            yield Problem(f"placeholders.{word}", "must not match the empty text")
+
+
+def _periods(board: LeaderboardSettings) -> Iterator[Problem]:
+    try:
+        board.calendar()
+    except CalendarError as error:
+        yield Problem(error.key, error.message)
+    for key in ("timezone", "starts_at", "week_starts", "period_format", "settle_s"):
+        if key in board.model_fields_set and not board.periodic:
+            yield Problem(key, "says how periods run, and the board has none: set period, or seasons, or remove it")
+    if "week_starts" in board.model_fields_set and board.periodic and board.period != "weekly":
+        yield Problem("week_starts", 'belongs to period = "weekly"')
+
+
+def _lives(board: LeaderboardSettings, request_budget_ms: int | None) -> Iterator[Problem]:
+    lives = {*LIVES, "stale_while_revalidate_s", "stale_if_error_s"}
+    given = {key for key in board.model_fields_set & lives if getattr(board, key)}
+    if board.read_from == "primary" and given and not board.caches_top:
+        missing = ", ".join(key for key in LIVES if key not in board.model_fields_set)
+        yield Problem(
+            "read_from",
+            f'"primary" means that nothing is kept, and {", ".join(sorted(given))} says otherwise: '
+            f"set {missing} too if the top shall be cached, or remove what is set",
+        )
+        return
+    if not board.caches_top or board.ttl_ms == 0 or request_budget_ms is None:
+        return
+    if board.grace_ms < request_budget_ms:
+        yield Problem(
+            "grace_ms",
+            f"must be at least redis.request_budget_ms ({request_budget_ms}) unless ttl_ms is 0: "
+            "a refresh that takes its whole budget would leave readers waiting",
+        )

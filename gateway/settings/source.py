@@ -1,0 +1,87 @@
+"""Source: the TOML file with the environment laid over it, as plain tables.
+
+Knows: TOML, and how ``GATEWAY_<SECTION>__<KEY>`` names a key.
+Must not know: what any value means; only whether a key takes text, so that it is not read as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from gateway.errors import Problem
+
+Table: TypeAlias = dict[str, object]
+
+PREFIX = "GATEWAY_"
+BOARDS = "leaderboards"
+
+
+@dataclass
+class Source:
+    """What the file and the environment say, not yet checked."""
+
+    tables: Table
+    origins: dict[str, str] = field(default_factory=dict)
+    """Key path → the variable that set it, so that a problem names the place to mend."""
+    problems: list[Problem] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    """Variables that begin with GATEWAY_ and name no section; orchestrators inject such."""
+
+
+def read(path: Path, environ: Mapping[str, str], sections: Mapping[str, Iterable[str]]) -> Source:
+    """Read the file and lay the environment over it. ``sections``: section → its keys that take text."""
+    source = Source({})
+    try:
+        source.tables = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        source.problems.append(Problem(str(path), f"cannot read the file: {error.strerror}"))
+    except UnicodeDecodeError as error:
+        source.problems.append(Problem(str(path), f"must be UTF-8 text; byte {error.start} is not"))
+    except tomllib.TOMLDecodeError as error:
+        source.problems.append(Problem(str(path), f"is not TOML: {error}"))
+    texts = {section: frozenset(keys) for section, keys in sections.items()}
+    for name in sorted(environ):
+        if name.startswith(PREFIX):
+            _lay_over(source, name, environ[name], texts)
+    return source
+
+
+def _lay_over(source: Source, name: str, text: str, texts: Mapping[str, frozenset[str]]) -> None:
+    section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
+    if section == BOARDS and not separator:
+        _boards(source, name, text)
+        return
+    if section not in texts or not key:
+        source.ignored.append(name)
+        return
+    table = source.tables.setdefault(section, {})
+    if not isinstance(table, dict):
+        return  # the file has something else where a table belongs; that is the problem to report
+    source.origins[f"{section}.{key}"] = name
+    if not text:
+        table.pop(key, None)
+        return
+    table[key] = text if key in texts[section] else _value(text)
+
+
+def _boards(source: Source, name: str, text: str) -> None:
+    source.origins[BOARDS] = name
+    try:
+        source.tables[BOARDS] = json.loads(text)
+    except ValueError as error:
+        source.problems.append(Problem(BOARDS, f"must be a JSON list of tables (from {name}): {error}"))
+        source.tables.pop(BOARDS, None)
+
+
+def _value(text: str) -> object:
+    """Read a value as JSON, or leave it the text it is: the check of its key then says what is right."""
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    return value
