@@ -45,6 +45,8 @@ class Board:
     stale_if_error_s: int = 3600
     read_from: ReadFrom = "replicas"
     finished: Literal["purgeable", "immutable"] = "purgeable"
+    settle_s: float = 600.0
+    """How long after its end a period counts as final."""
     cache_top: bool = True
     """False for boards read from the primary whose lives nobody set on purpose: their top is ``no-store``."""
     calendar: Calendar | None = None

@@ -150,6 +150,7 @@ class LeaderboardSettings(Section):
             stale_if_error_s=self.life("stale_if_error_s"),
             read_from=self.read_from,
             finished=self.finished,
+            settle_s=self.settle_s,
             cache_top=self.caches_top,
             calendar=self.calendar(),
             placeholders=MappingProxyType(self.patterns()),

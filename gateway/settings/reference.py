@@ -59,7 +59,7 @@ def _table(title: str, model: type[Section]) -> str:
 
 def _row(key: str, field: FieldInfo) -> str:
     cells = (f"`{key}`", form_of(field).text, _default(field), field.description or "")
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(cell.replace('<', '&lt;') for cell in cells)} |"
 
 
 def _default(field: FieldInfo) -> str:
