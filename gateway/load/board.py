@@ -17,7 +17,7 @@ from itertools import count, islice
 from typing import Any, NamedTuple, Protocol
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from gateway.errors import GatewayError
 
@@ -90,7 +90,7 @@ def load_board(
         total = _write(client, temporary, rows, written)
     except BaseException as error:
         _discard(client, temporary)
-        if isinstance(error, RedisError):
+        if isinstance(error, RedisError | RedisClusterException):
             raise LoadFailed(f"Redis did not take the rows, the board is unchanged: {error}") from error
         raise
     if total == 0:
@@ -158,5 +158,5 @@ def _swap(client: Client, key: bytes, temporary: bytes, total: int) -> Loaded:
 
 
 def _discard(client: Client, temporary: bytes) -> None:
-    with suppress(RedisError, OSError):  # it expires by itself
+    with suppress(RedisError, RedisClusterException, OSError):  # it expires by itself
         client.execute_command("UNLINK", temporary)
