@@ -15,7 +15,7 @@ Rules that hold for everything here:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from cdn.dialects import FIELDS, Dialect, Headers
@@ -33,6 +33,9 @@ NOT_FOUND_LIFE_S = 5
 
 NO_STORE: tuple[bytes, bytes] = (b"cache-control", b"no-store")
 """RFC 9111 §5.2.2.5: neither private nor shared caches keep any part of it."""
+
+PRIVATE_NO_STORE: tuple[bytes, bytes] = (b"cache-control", b"private, no-store")
+"""The same for Fastly, whose standard configuration obeys ``private`` but not ``no-store``."""
 
 VARY: tuple[bytes, bytes] = (b"vary", b"Accept-Encoding")
 """RFC 9110 §12.5.5. Never anything else: the answer takes nothing but its coding from the request's fields."""
@@ -135,17 +138,17 @@ def finished(
     return _storable(_cut(kept, until_boundary_s), tags, immutable=for_good)
 
 
-def uncached() -> Headers:
+def uncached(dialects: Collection[Dialect] = ()) -> Headers:
     """Return the fields of an answer that nobody keeps: member, neighbors, members, a board read from the primary."""
-    return [NO_STORE]
+    return [PRIVATE_NO_STORE if "fastly" in dialects else NO_STORE]
 
 
-def error() -> Headers:
+def error(dialects: Collection[Dialect] = ()) -> Headers:
     """Return the fields of every error but an unknown leaderboard: kept by nobody, or an outage would outlast itself.
 
     A status alone may be enough for a cache to keep an answer for a time of its own choice (RFC 9111 §4.2.2).
     """
-    return [NO_STORE]
+    return uncached(dialects)
 
 
 def board_not_found() -> Headers:
