@@ -1,0 +1,141 @@
+"""A Redis primary with its replicas on loopback: started, filled, and counted.
+
+Knows: redis-server, ZADD, INFO.
+Must not know: HTTP, the gateway.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import hiredis
+import redis
+
+from gateway.demo.embedded import find_redis_server
+from loadtests.programs import LOOPBACK, Programs, free_port, until
+
+PAIRS = 500
+"""Rows in one ZADD."""
+
+PIPELINE = 50
+"""ZADDs under way at once."""
+
+RANGES = ("zrange", "zrevrange", "zrangebyscore", "zrevrangebyscore")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One redis-server."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        """Its address as the gateway's settings take it."""
+        return f"redis://{LOOPBACK}:{self.port}/0"
+
+    def client(self) -> redis.Redis:
+        """Return a client of this node."""
+        return redis.Redis(host=LOOPBACK, port=self.port, socket_timeout=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """A primary and its replicas."""
+
+    primary: Node
+    replicas: Sequence[Node]
+
+    @property
+    def all(self) -> list[Node]:
+        """Every node, the primary first."""
+        return [self.primary, *self.replicas]
+
+    def fill(self, key: str, rows: Iterable[tuple[str, int]]) -> None:
+        """Add rows to a board on the primary, and wait until the replicas have them too."""
+        with socket.create_connection((LOOPBACK, self.primary.port), timeout=60) as connection:
+            send_rows(connection, key, rows)
+        self.settle()
+
+    def settle(self, *, within_s: float = 120.0) -> None:
+        """Wait until every replica is in step with the primary."""
+        until(lambda: all(in_step(node, self.primary) for node in self.replicas), "replicas in step", within_s=within_s)
+
+    def range_commands(self) -> int:
+        """Return how many range commands all nodes have executed, those inside scripts included."""
+        return sum(commands_of(node.client(), RANGES) for node in self.all)
+
+
+def start_nodes(programs: Programs, *, replicas: int = 2) -> Nodes:
+    """Start a primary and its replicas, empty and in step."""
+    primary = _start(programs)
+    nodes = Nodes(primary, [_start(programs, "--replicaof", f"{LOOPBACK} {primary.port}") for _ in range(replicas)])
+    nodes.settle()
+    return nodes
+
+
+def _start(programs: Programs, *more: str) -> Node:
+    port = free_port()
+    name = f"redis-{port}"
+    folder = programs.folder / name
+    folder.mkdir()
+    # fmt: off
+    process = programs.start(
+        name, find_redis_server(), "--port", str(port), "--bind", LOOPBACK, "--dir", folder, "--save", "",
+        "--appendonly", "no", "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0",
+        "--repl-backlog-size", "64mb", "--client-output-buffer-limit", "replica 0 0 0", *more, port=port,
+    )
+    # fmt: on
+    return Node(port, process)
+
+
+def send_rows(connection: socket.socket, key: str, rows: Iterable[tuple[str, int]]) -> None:
+    """Write rows with pipelined ZADDs; raise ``RuntimeError`` if one is refused."""
+    reader = hiredis.Reader()
+    for burst in batched_rows(rows, PAIRS * PIPELINE):
+        commands = [
+            hiredis.pack_command(("ZADD", key, *(part for name, score in pairs for part in (str(score), name))))  # type: ignore[arg-type]  # its stub knows 1-tuples only
+            for pairs in batched_rows(burst, PAIRS)
+        ]
+        connection.sendall(b"".join(commands))
+        for _ in commands:
+            answer = _answer(connection, reader)
+            if not isinstance(answer, int):  # hiredis returns errors, it does not raise them
+                raise RuntimeError(f"ZADD {key}: {answer}")  # noqa: TRY004 – it is not the caller's type that is wrong
+
+
+def batched_rows(rows: Iterable[tuple[str, int]], size: int) -> Iterable[tuple[tuple[str, int], ...]]:
+    """Yield rows in groups of ``size``, the last one smaller."""
+    source = iter(rows)
+    while group := tuple(islice(source, size)):
+        yield group
+
+
+def _answer(connection: socket.socket, reader: Any) -> Any:
+    while (answer := reader.gets()) is False:
+        received = connection.recv(65536)
+        if not received:
+            raise RuntimeError("Redis closed the connection")
+        reader.feed(received)
+    return answer
+
+
+def in_step(replica: Node, primary: Node) -> bool:
+    """Say whether a replica's link is up and it has applied all that the primary has sent."""
+    told: dict[str, Any] = replica.client().info("replication")
+    if told.get("master_link_status") != "up":
+        return False
+    sent: dict[str, Any] = primary.client().info("replication")
+    return bool(told["slave_repl_offset"] >= sent["master_repl_offset"])
+
+
+def commands_of(client: redis.Redis, names: Iterable[str]) -> int:
+    """Return how often a node has executed these commands."""
+    told: dict[str, Any] = client.info("commandstats")
+    return sum(int(told.get(f"cmdstat_{name}", {}).get("calls", 0)) for name in names)
