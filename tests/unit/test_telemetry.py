@@ -34,12 +34,12 @@ def test_counters_and_histograms_are_summed_and_gauges_as_each_says() -> None:
     page, content_type = exposition(added_up([process(3, 1.5, 2, 0.0001, 0.003), process(4, 0.5, 5, 9.0)]), "")
     assert content_type.startswith("text/plain; version=0.0.4")
     found = samples(page)
-    assert found["gateway_reads_total", ("top", "hit")] == 7
+    assert found["gateway_reads_total", ("hit", "top")] == 7
     assert found["gateway_snapshot_age_seconds", ()] == 1.5
     assert found["gateway_flights", ("a",)] == 7
     assert found["gateway_read_seconds_count", ("top",)] == 3
     assert found["gateway_read_seconds_sum", ("top",)] == 9.0031
-    buckets = {key[1][1]: value for key, value in found.items() if key[0] == "gateway_read_seconds_bucket"}
+    buckets = {key[1][0]: value for key, value in found.items() if key[0] == "gateway_read_seconds_bucket"}
     assert list(buckets) == [*map(str, DURATION_BUCKETS_S), "+Inf"]
     assert (buckets["0.0005"], buckets["0.005"], buckets["2.5"], buckets["+Inf"]) == (1, 2, 2, 3)
 
@@ -49,12 +49,12 @@ def test_series_that_only_one_process_has_are_kept() -> None:
     other = process(1, 1, 0, 0.1)
     other["gateway_reads_total"]["samples"].append((["rank", "miss"], [2.0]))
     found = samples(exposition(added_up([one, other]), "")[0])
-    assert (found["gateway_reads_total", ("top", "hit")], found["gateway_reads_total", ("rank", "miss")]) == (4, 2)
+    assert (found["gateway_reads_total", ("hit", "top")], found["gateway_reads_total", ("miss", "rank")]) == (4, 2)
 
 
 def test_of_a_process_that_ended_only_what_grows_still_counts() -> None:
     found = samples(exposition(added_up([only_growing(process(3, 9, 9, 0.1)), process(4, 1, 1)]), "")[0])
-    assert found["gateway_reads_total", ("top", "hit")] == 7
+    assert found["gateway_reads_total", ("hit", "top")] == 7
     assert found["gateway_read_seconds_count", ("top",)] == 1
     assert (found["gateway_flights", ("a",)], found["gateway_snapshot_age_seconds", ()]) == (1, 1)
 
