@@ -1,0 +1,64 @@
+"""Answers: what the gateway sends, as values, and the sending of them.
+
+Knows: ASGI's two messages, HEAD, the header fields that every answer has.
+Must not know: leaderboards, caching policy, errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+JSON: tuple[bytes, bytes] = (b"content-type", b"application/json")
+CORS: tuple[tuple[bytes, bytes], ...] = (
+    # Never the caller's origin: the answer is the same for everyone, and so is what an edge keeps.
+    (b"access-control-allow-origin", b"*"),
+    (
+        b"access-control-expose-headers",
+        b"ETag, Age, Retry-After, Cache-Status, Leaderboard-As-Of, Leaderboard-Stale",
+    ),
+)
+NO_RANGES: tuple[bytes, bytes] = (b"accept-ranges", b"none")
+CONTENT: tuple[tuple[bytes, bytes], ...] = (JSON, NO_RANGES)
+"""What a body of ours says of itself; a 304 has none of it."""
+METHODS = b"GET, HEAD, OPTIONS"
+ALLOW: tuple[bytes, bytes] = (b"allow", METHODS)
+PREFLIGHT: tuple[tuple[bytes, bytes], ...] = (
+    (b"access-control-allow-methods", METHODS),
+    (b"access-control-allow-headers", b"Authorization, If-None-Match"),
+    (b"access-control-max-age", b"86400"),  # a day; Chromium keeps it two hours at most
+)
+CLOSE: tuple[bytes, bytes] = (b"connection", b"close")
+
+
+Outgoing = tuple[Message, Message]
+"""The two messages of an answer: start and body. Shared between requests, so nobody changes them."""
+
+EMPTY: Message = {"type": "http.response.body", "body": b""}
+
+
+def outgoing(status: int, headers: Headers, body: bytes | None = None) -> Outgoing:
+    """Return an answer; ``headers`` says everything but the length. None is no body at all (204)."""
+    if body is None:
+        return {"type": "http.response.start", "status": status, "headers": headers}, EMPTY
+    headers = [*headers, (b"content-length", b"%d" % len(body))]
+    start: Message = {"type": "http.response.start", "status": status, "headers": headers}
+    return start, {"type": "http.response.body", "body": body}
+
+
+def closing(answer: Outgoing) -> Outgoing:
+    """Return the same answer as the connection's last."""
+    start, body = answer
+    return {**start, "headers": [*start["headers"], CLOSE]}, body
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """Return a request header's value, several lines joined to one list; None if it was not sent."""
+    values = [value for key, value in scope["headers"] if key == name]
+    return b", ".join(values) if values else None

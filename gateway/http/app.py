@@ -1,0 +1,151 @@
+"""HttpApp: the ASGI application, and the order in which a request is looked at.
+
+Knows: the hot path, routes, the order of checks, where errors become problems.
+Must not know: Redis, freshness, how lifetimes are computed.
+
+1. The hot path: the very same request was answered a moment ago, and the answer still holds.
+2. Checks, the first that fails answers: the target's length (414), a path that leads nowhere or cannot be decoded
+   (404, 400), the method (405, or OPTIONS), the leaderboard's name (400), the member's id (400), the query (400),
+   whether the leaderboard is configured (404), whether the period makes sense (400, 404).
+3. The read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.boards import Boards
+from gateway.clock import Clock
+from gateway.counters import Counters
+from gateway.errors import LeaderboardNotFound, OriginUnavailable, UriTooLong
+from gateway.http import paths
+from gateway.http import responses as fields
+from gateway.http.access import AccessLog
+from gateway.http.answers import EMPTY, Receive, Scope, Send
+from gateway.http.exchange import Exchange
+from gateway.http.hot import Codings, HotAnswers
+from gateway.http.leaderboards import Leaderboards, Reads
+from gateway.http.pages import Pages
+from gateway.http.problems import problem_of
+from gateway.http.responses import Responses
+from gateway.http.tally import CLIENT_CLOSED, Tally
+from gateway.readpath import Readiness
+
+TARGET_LIMIT_BYTES = 16 * 1024
+_MEMBER_ROUTES = frozenset({"member", "neighbors", "members"})
+
+
+class HttpApp:
+    """Answer HTTP requests.
+
+    ``readiness`` says what could be answered now, ``random_bits`` gives that many random bits for request ids.
+    Setting ``draining`` makes ``/readyz`` say not ready and every answer its connection's last.
+    """
+
+    def __init__(
+        self,
+        *,
+        boards: Boards,
+        reads: Reads,
+        readiness: Callable[[], Readiness],
+        responses: Responses,
+        clock: Clock,
+        counters: Counters,
+        random_bits: Callable[[int], int],
+        access: AccessLog,
+    ) -> None:
+        self.draining = False
+        self._monotonic, self._wall = clock.monotonic, clock.wall
+        self._random_bits = random_bits
+        self._access = access
+        self._tally = Tally(counters)
+        self._hot = HotAnswers()
+        codings = Codings()
+        self._pages = Pages(responses, codings, readiness, lambda: self.draining)
+        self._leaderboards = Leaderboards(
+            boards=boards,
+            reads=reads,
+            responses=responses,
+            clock=clock,
+            tally=self._tally,
+            codings=codings,
+            hot=self._hot,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI 3); raises nothing that a request could cause."""
+        if scope["type"] != "http":
+            raise NotImplementedError(scope["type"])  # how a server learns that there is no lifespan to wait for
+        now = self._monotonic()
+        prepared = self._hot.get((scope["raw_path"], scope["query_string"]))
+        if (
+            prepared is None
+            or now > prepared.until
+            or self._wall() >= prepared.boundary
+            or scope["method"] != "GET"
+            or self.draining
+        ):
+            await self._slowly(Exchange(scope, send, now, self._random_bits), receive, send)
+            return
+        start, body = prepared.representation.pick(scope["headers"])
+        prepared.reads[0] += 1
+        prepared.durations.observe(self._monotonic() - now)
+        (prepared.not_modified if body is EMPTY else prepared.found)[0] += 1
+        await send(start)
+        await send(body)
+        if self._access and self._access.wants(start["status"]):
+            seconds = self._monotonic() - now
+            status = str(start["status"])
+            self._access.write(scope, route=prepared.route, status=status, outcome=prepared.outcome, seconds=seconds)
+
+    async def _slowly(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+        exchange.last = self.draining
+        try:
+            await self._answer(exchange, receive, send)
+        except asyncio.CancelledError:
+            # The server stops and waited long enough. The task ends right here, so nothing else is held up.
+            await self._refuse(exchange, OriginUnavailable("The gateway is stopping."))
+        except OSError:
+            pass  # the client has gone (ASGI 2.4: send raises); counted below
+        except Exception as error:  # noqa: BLE001 - the one place where errors become answers
+            await self._refuse(exchange, error)
+        self._note(exchange)
+
+    async def _refuse(self, exchange: Exchange, error: Exception) -> None:
+        if exchange.status:
+            problem_of(error)  # logs what is the gateway's own fault; the answer has begun, and stays as it is
+            return
+        found = problem_of(error)
+        kept = isinstance(error, LeaderboardNotFound) and exchange.label not in _MEMBER_ROUTES
+        await exchange.reply(fields.problem(found, exchange.request_id, cacheable=kept))
+
+    def _note(self, exchange: Exchange) -> None:
+        status = str(exchange.status)
+        if exchange.client_is_gone or not exchange.status:
+            status = CLIENT_CLOSED
+        self._tally.responses(exchange.label, status)[0] += 1
+        if self._access and self._access.wants(exchange.status):
+            seconds = self._monotonic() - exchange.started
+            self._access.write(
+                exchange.scope, route=exchange.label, status=status, outcome=exchange.outcome, seconds=seconds
+            )
+
+    async def _answer(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+        scope = exchange.scope
+        raw_path: bytes = scope["raw_path"]
+        if len(raw_path) + 1 + len(scope["query_string"]) > TARGET_LIMIT_BYTES:
+            check_target(raw_path, scope["query_string"])
+        if not raw_path.startswith(b"/v1/") and b"%" not in raw_path:
+            await self._pages(exchange, receive, send)
+            return
+        path = paths.parse(raw_path)
+        exchange.label = path.route
+        if not await exchange.settle_method():
+            await exchange.reply(await self._leaderboards.answer(exchange, path))
+
+
+def check_target(raw_path: bytes, query: bytes) -> None:
+    """Raise ``UriTooLong`` for a request target over 16 KiB; the question mark counts where there is a query."""
+    if len(raw_path) + (len(query) + 1 if query else 0) > TARGET_LIMIT_BYTES:
+        raise UriTooLong

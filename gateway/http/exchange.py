@@ -1,0 +1,68 @@
+"""Exchange: one request on its way to an answer, for those that the hot path does not know.
+
+Knows: what of a request is wanted more than once, the method rules, how an answer is sent.
+Must not know: routes beyond their names, how anything is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.errors import MethodNotAllowed
+from gateway.http import ids
+from gateway.http.answers import EMPTY, Outgoing, Scope, Send, closing
+from gateway.http.responses import options
+from gateway.http.tally import Label
+from gateway.model import Outcome
+
+CYCLE = "leaderboard.cycle"
+"""Under this name our server protocol puts, among the scope's extensions, what knows if the client is still there."""
+
+
+class Exchange:
+    """One request: what was asked, under which ids, and what became known of it while it was answered."""
+
+    __slots__ = ("_send", "label", "last", "method", "outcome", "request_id", "scope", "started", "status")
+
+    def __init__(self, scope: Scope, send: Send, started: float, bits: Callable[[int], int]) -> None:
+        self.scope = scope
+        self._send = send
+        self.started = started
+        self.method: str = scope["method"]
+        self.label: Label = "unmatched"
+        self.outcome: Outcome | None = None
+        self.last = False
+        """Whether the connection ends with this answer."""
+        self.status = 0
+        """The status sent; 0 before."""
+        given = trace = None
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                given = value if given is None else b""  # two ids are none
+            elif name == b"traceparent":
+                trace = value
+        self.request_id = ids.request_id(given, bits)
+        ids.current.set(ids.RequestIds(self.request_id.decode(), None if trace is None else ids.traceparent(trace)))
+
+    async def reply(self, answer: Outgoing) -> None:
+        """Send an answer; HEAD gets its fields, length included, and no body (RFC 9110 §9.3.2)."""
+        start, body = closing(answer) if self.last else answer
+        self.status = start["status"]
+        await self._send(start)
+        await self._send(EMPTY if self.method == "HEAD" else body)
+
+    async def settle_method(self) -> bool:
+        """Answer OPTIONS; raise ``MethodNotAllowed`` for all that does not read; return whether it is answered."""
+        if self.method in {"GET", "HEAD"}:
+            return False
+        if self.method != "OPTIONS":
+            raise MethodNotAllowed
+        await self.reply(options(self.request_id))
+        return True
+
+    @property
+    def client_is_gone(self) -> bool:
+        """Whether the server knows that nobody will take the answer; False where it cannot tell."""
+        extensions = self.scope.get("extensions")
+        cycle = None if extensions is None else extensions.get(CYCLE)
+        return cycle is not None and bool(cycle.disconnected)

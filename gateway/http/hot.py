@@ -1,0 +1,119 @@
+"""Hot: answers prepared for requests that come again and again, given before anything is parsed.
+
+Knows: raw paths and query strings, Accept-Encoding and If-None-Match as they stand, until when an answer holds.
+Must not know: routes, leaderboards, how an answer came about.
+
+A prepared answer is the very same reply given again: it holds while the read path would say the same (a monotonic
+instant), and no longer than its words mean the same period (a wall instant).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import NamedTuple
+
+from gateway.counters import Cell, Durations
+from gateway.encode import Coding, Rendering
+from gateway.http.answers import CONTENT, EMPTY, Headers, Outgoing, outgoing
+from gateway.http.negotiation import coding_for, none_match
+from gateway.model import Kind, Outcome
+
+KEPT_ANSWERS = 1024
+"""An entry takes 2 KiB for each coding asked for; the bodies are the snapshots' own."""
+_KEPT_CODINGS = 256
+_KEPT_LENGTH_BYTES = 256
+_SWEPT_AT_ONCE = 4
+
+
+class Codings(dict[bytes, Coding]):
+    """What each Accept-Encoding value came to: clients send a dozen different ones, inventive ones endless."""
+
+    def __missing__(self, accept_encoding: bytes) -> Coding:
+        """Choose, and remember the choice while there is room."""
+        coding = coding_for(accept_encoding.decode("latin-1"))
+        if len(self) < _KEPT_CODINGS and len(accept_encoding) <= _KEPT_LENGTH_BYTES:
+            self[accept_encoding] = coding
+        return coding
+
+
+class Representation:
+    """A body in its codings with everything that its 200 and its 304 say: ``common`` are the fields of both.
+
+    ``validated`` is False where no validator is sent, and If-None-Match then means nothing.
+    """
+
+    __slots__ = ("_codings", "_forms", "_not_modified", "_rendering", "_validated", "common")
+
+    def __init__(self, rendering: Rendering, common: Headers, codings: Codings, *, validated: bool = True) -> None:
+        self.common = common
+        self._rendering = rendering
+        self._codings = codings
+        self._validated = validated
+        self._forms: dict[Coding, Outgoing] = {}
+        self._not_modified: Outgoing = ({"type": "http.response.start", "status": 304, "headers": common}, EMPTY)
+
+    def pick(self, headers: Headers) -> Outgoing:
+        """Choose the messages for a request with these headers."""
+        accepted = condition = None
+        for name, value in headers:
+            if name == b"accept-encoding":
+                accepted = value if accepted is None else accepted + b", " + value
+            elif name == b"if-none-match":
+                condition = value if condition is None else condition + b", " + value
+        if condition is not None and self._validated and self._is_known(condition):
+            return self._not_modified
+        coding = "identity" if accepted is None else self._codings[accepted]
+        return self._forms.get(coding) or self._form(coding)
+
+    def _is_known(self, condition: bytes) -> bool:
+        etag = self._rendering.etag
+        return condition == etag or not none_match(condition.decode("latin-1"), etag.decode())
+
+    def _form(self, coding: Coding) -> Outgoing:
+        encoded = [] if coding == "identity" else [(b"content-encoding", coding.encode())]
+        form = outgoing(200, [*CONTENT, *encoded, *self.common], self._rendering.form(coding))
+        self._forms[coding] = form
+        return form
+
+
+class Prepared(NamedTuple):
+    """A representation that may be given again, what to count each time, and until when.
+
+    ``until`` is monotonic and included; ``boundary`` wall seconds, excluded, infinite where words never change meaning.
+    """
+
+    representation: Representation
+    until: float
+    boundary: float
+    route: Kind
+    outcome: Outcome
+    reads: Cell
+    durations: Durations
+    found: Cell
+    not_modified: Cell
+
+
+class HotAnswers:
+    """Prepared answers by raw path and query string, at most ``KEPT_ANSWERS``, the oldest dropped first.
+
+    They are a second at most away from being made again, so that a flood of invented queries costs the others a few
+    microseconds and no Redis read.
+    """
+
+    def __init__(self, limit: int = KEPT_ANSWERS) -> None:
+        self._limit = limit
+        self._kept: dict[tuple[bytes, bytes], Prepared] = {}
+        self.get = self._kept.get
+
+    def __len__(self) -> int:
+        """Return how many are kept."""
+        return len(self._kept)
+
+    def put(self, key: tuple[bytes, bytes], prepared: Prepared, now: float) -> None:
+        """Keep an answer; drop a few old ones that no longer hold, or the oldest if there is no room."""
+        self._kept.pop(key, None)
+        for old in list(islice(self._kept, _SWEPT_AT_ONCE)):
+            if self._kept[old].until >= now and len(self._kept) < self._limit:
+                break
+            del self._kept[old]
+        self._kept[key] = prepared
