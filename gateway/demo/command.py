@@ -1,0 +1,116 @@
+"""The ``demo`` command: one line starts everything, Ctrl-C ends it and leaves nothing behind.
+
+Knows: its arguments, signals, what a person needs to be told.
+Must not know: how the parts are started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import socket
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from gateway.clock import Clock, SystemClock
+from gateway.demo import board
+from gateway.demo.embedded import LOOPBACK, CannotStart, find_redis_server
+from gateway.demo.show import ANYWHERE, Show, running
+from gateway.load.command import Commands
+
+FAILED = 1
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def add_parser(commands: Commands) -> argparse.ArgumentParser:
+    """Add ``demo`` and its arguments."""
+    parser = commands.add_parser(
+        "demo",
+        help="an embedded Redis with a real board, live writes, the gateway and a page to look at",
+        description="Start a Redis primary with two replicas in a temporary folder, load a real board of 15,000 "
+        "members, change its scores many times a second, and serve it. Ctrl-C ends all of it.",
+    )
+    parser.add_argument("--host", help=f"the address to listen on (default: {LOOPBACK}, or GATEWAY_SERVER__HOST)")
+    parser.add_argument(
+        "--port", type=int, default=8080, help="the port to listen on; 0 takes a free one (default: 8080)"
+    )
+    parser.add_argument("--redis", metavar="PATH", help="the redis-server to run (default: the one that is found)")
+    parser.add_argument("--seconds", type=float, metavar="N", help="stop after that time (default: run until Ctrl-C)")
+    return parser
+
+
+def run(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock | None = None) -> int:
+    """Run the command until a signal or the end of its time; return its exit status."""
+    out = Console(highlight=False, soft_wrap=True, markup=False)
+    try:
+        return asyncio.run(_run(args, environ, clock or SystemClock(), out))
+    except CannotStart as error:
+        Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"demo: {error.detail}")
+        return FAILED
+
+
+async def _run(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock, out: Console) -> int:
+    """Run the demo as a task that the first signal cancels, wherever it is; further ones change nothing."""
+    host = args.host or environ.get("GATEWAY_SERVER__HOST") or LOOPBACK
+    demo = asyncio.create_task(_demo(args, host, environ, clock, out))
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            out.print("\nStopping …")
+            demo.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        return await demo
+    except asyncio.CancelledError:
+        return 0
+
+
+async def _demo(args: argparse.Namespace, host: str, environ: Mapping[str, str], clock: Clock, out: Console) -> int:
+    _check_free(host, args.port)
+    program = find_redis_server(args.redis)
+    out.print(f"Starting {program} (a primary and two replicas), the board, the gateway …")
+    async with running(program=program, host=host, port=args.port, environ=environ, clock=clock) as show:
+        _tell(out, show, LOOPBACK if host in ANYWHERE else host)
+        try:
+            async with asyncio.timeout(args.seconds):
+                await show.gateway.wait()
+        except TimeoutError:
+            return 0
+    raise CannotStart("The gateway ended by itself.")
+
+
+def _check_free(host: str, port: int) -> None:
+    """Say at once that the port is taken, rather than after Redis and the board."""
+    try:
+        [family, *_], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        with socket.create_server((host, port), family=family):
+            pass
+    except OSError as error:
+        raise CannotStart(
+            f"Cannot listen on {host} port {port}: {error.strerror}. Choose another with --port."
+        ) from None
+
+
+def _tell(out: Console, show: Show, host: str) -> None:
+    base = f"http://{f'[{host}]' if ':' in host else host}:{show.port}"
+    replicas = ", ".join(map(str, show.redis.replicas))
+    top = f"{base}/v1/leaderboards/{board.NAME}"
+    out.print(
+        f"\n  Look    {base}/demo\n"
+        f"\n  Ask     curl -i '{top}/top?limit=10'"
+        f"\n          curl -i '{top}/members/numpy'"
+        f"\n          curl -i '{top}/members/numpy/neighbors?above=2&below=2'"
+        f"\n          curl -i '{top}/ranks?from=101&to=110'"
+        f"\n          curl -s '{top}/members?member=django&member=flask'"
+        f"\n\n  Watch   curl -s http://{LOOPBACK}:{show.admin}/metrics"
+        f"\n          redis-cli -p {show.redis.primary} monitor     (replicas: {replicas})"
+        "\n\nCtrl-C ends all of it.",
+    )
