@@ -12,15 +12,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LEVELS = {
     1: ["model", "errors", "clock", "counters", "periods", "settings"],
-    2: ["freshness", "store", "encode", "coalesce", "boards", "scorefile", "excerpt", "loader"],
+    2: ["freshness", "store", "encode", "coalesce", "boards", "scorefile", "excerpt", "loader", "fingerprint"],
     3: ["readpath"],
-    4: ["http", "replicas", "layouts", "telemetry", "logs", "lastknown", "sharedtier"],
-    5: ["app", "cli", "__main__", "server", "check", "load", "demo", "edge_cli"],
+    4: ["http", "replicas", "layouts", "telemetry", "logs", "lastknown", "archive", "sharedtier"],
+    5: ["app", "cli", "__main__", "server", "check", "load", "demo", "edge_cli", "archive_cli"],
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names}
 
-TOGETHER = {"layouts": "replicas"}
-"""Adapters that count as one: a layout is written for the reads below it, never the other way round."""
+TOGETHER = {"layouts": "replicas", "archive": "lastknown"}
+"""Adapters that count as one: a layout is written for the reads below it, the archive for the durable store below it,
+never the other way round."""
 
 FOREIGN = {
     "gateway.coalesce": {"gateway", "redis", "starlette"},
