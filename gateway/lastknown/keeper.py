@@ -133,6 +133,7 @@ class Keeper:
         A store that fails for all boards of a batch is left alone until the next turn.
         """
         error: StoreError | None = None
+        before = self._count_saved[0] + self._count_younger[0]
         self._saved = {
             snapshot.key: saved for snapshot in self._snapshots() if (saved := self._saved.get(snapshot.key))
         }
@@ -144,7 +145,7 @@ class Keeper:
             error = error or next(iter(failures), None)
             if failures and len(failures) == len(due):
                 break
-        self._tell(error)
+        self._tell(error, worked=self._count_saved[0] + self._count_younger[0] > before)
 
     def _due(self, snapshot: Snapshot) -> _Save | None:
         """Return what is to be saved, if the snapshot has to be."""
@@ -179,7 +180,9 @@ class Keeper:
 
     async def _save(self, save: _Save, *, last: bool) -> StoreError | None:
         target, snapshot, digest = save
-        since = snapshot.as_of - (0.0 if last else self._limits.interval_s * _SAME_SHARE)
+        since = snapshot.as_of
+        if not last:
+            since = min(since, self._clock.wall() - self._limits.interval_s * _SAME_SHARE)
         blob = fingerprint(target) + snapshot.dump()
         try:
             saved = await self._store.put(_name(snapshot.key), blob, snapshot.as_of, unless_since=since)
@@ -193,15 +196,16 @@ class Keeper:
             self._count_younger[0] += 1
         return None
 
-    def _tell(self, error: StoreError | None) -> None:
+    def _tell(self, error: StoreError | None, *, worked: bool) -> None:
         """Log once when the store begins to fail, and once when it works again."""
         if error is not None and not self._failing:
+            self._failing = True
             log.warning(
                 "last known store fails: %s; reads are not affected, a restart during an outage would be", error
             )
-        elif error is None and self._failing:
+        elif error is None and worked and self._failing:
+            self._failing = False
             log.warning("last known store works again")
-        self._failing = error is not None
 
     async def _prune(self) -> None:
         """Forget boards that are too old to be served again: ended periods, and boards no longer configured."""
@@ -230,7 +234,7 @@ class Keeper:
                 adopted += sum(await asyncio.gather(*(self._restore(*item, adopt) for item in batch)))
         except StoreError as error:
             self._restores.add("failed")
-            self._tell(error)
+            self._tell(error, worked=False)
         return adopted
 
     async def _family_boards(self) -> dict[Name, Target]:
