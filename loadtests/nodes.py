@@ -15,6 +15,8 @@ from typing import Any
 
 import hiredis
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from gateway.demo.embedded import find_redis_server
 from loadtests.programs import LOOPBACK, Programs, free_port, until
@@ -40,9 +42,9 @@ class Node:
         """Its address as the gateway's settings take it."""
         return f"redis://{LOOPBACK}:{self.port}/0"
 
-    def client(self) -> redis.Redis:
-        """Return a client of this node."""
-        return redis.Redis(host=LOOPBACK, port=self.port, socket_timeout=60)
+    def client(self, *, timeout_s: float = 60.0) -> redis.Redis:
+        """Return a client of this node that fails rather than retry."""
+        return redis.Redis(host=LOOPBACK, port=self.port, socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ class Reading:
     p99_ms: float
     requests: int
     failed: int
+    counted: int = 0
+    """What somebody else counted meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

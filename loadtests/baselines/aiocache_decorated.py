@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiocache import cached
+from aiocache import cached  # type: ignore[import-untyped]
 
 from loadtests.baselines.naive import Handlers, run
 
@@ -20,7 +20,7 @@ TTL_S = 1
 class CachedHandlers(Handlers):
     """The top kept in memory for a second, by board."""
 
-    @cached(ttl=TTL_S, key_builder=lambda _function, _self, board: board)
+    @cached(ttl=TTL_S, key_builder=lambda _function, _self, board: board)  # type: ignore[untyped-decorator]
     async def read_top(self, board: str) -> dict[str, Any]:
         """Read the top at most once a second, but for concurrent misses."""
         return await super().read_top(board)

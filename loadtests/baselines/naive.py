@@ -40,7 +40,7 @@ class Handlers:
         """Answer a member's rank, score and the board's size: three awaited commands."""
         board, member = request.path_params["leaderboard"], request.path_params["member"]
         key = f"lb:{board}"
-        index = await self.client.zrevrank(key, member)
+        index: Any = await self.client.zrevrank(key, member)
         if index is None:
             return JSONResponse({"code": "member_not_found"}, status_code=404)
         score = await self.client.zscore(key, member)
@@ -52,7 +52,7 @@ class Handlers:
         """Answer the member and five on each side: two awaited commands, which may see different boards."""
         board, member = request.path_params["leaderboard"], request.path_params["member"]
         key = f"lb:{board}"
-        index = await self.client.zrevrank(key, member)
+        index: Any = await self.client.zrevrank(key, member)
         if index is None:
             return JSONResponse({"code": "member_not_found"}, status_code=404)
         first = max(0, index - 5)
