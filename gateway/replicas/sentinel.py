@@ -1,6 +1,6 @@
 """Sentinel topology: one shard, whose primary and replicas the Sentinels name.
 
-Knows: SENTINEL MASTER and SLAVES, flags, configuration epochs, +switch-master.
+Knows: the SENTINEL commands, flags, configuration epochs, +switch-master.
 Must not know: reads, lag, who is chosen.
 
 Every Sentinel is asked, every second, over kept connections; the highest configuration epoch is believed. One alone
@@ -45,9 +45,11 @@ class View(NamedTuple):
     replicas: tuple[Address, ...]
 
 
-def view_of(primary: Mapping[str, Any], replicas: Iterable[Mapping[str, Any]]) -> View:
-    """Return a view from redis-py's forms of SENTINEL MASTER and SENTINEL SLAVES.
+def view_of(address: tuple[Any, Any], primary: Mapping[str, Any], replicas: Iterable[Mapping[str, Any]]) -> View:
+    """Return a view from redis-py's forms of SENTINEL GET-MASTER-ADDR-BY-NAME, MASTER and SLAVES.
 
+    The address comes from the first: a Sentinel in the middle of a failover has the new epoch in the second
+    already, with the old primary's address beside it until the last replica follows.
     Replicas that the Sentinel cannot reach are left out, unless it can reach none: then its own network may be
     what is broken, and the gateway finds out for itself. A link to the primary that is down leaves nobody out:
     it is down for every replica while a primary is dead, and reads go on. A node that still says it is a primary
@@ -56,8 +58,9 @@ def view_of(primary: Mapping[str, Any], replicas: Iterable[Mapping[str, Any]]) -
     followers = [state for state in replicas if state.get("role-reported", "slave") == "slave"]
     usable = [state for state in followers if not _flags(state).intersection(_UNUSABLE)]
     listed = {_address(state): None for state in usable or followers}
-    listed.pop(_address(primary), None)
-    return View(int(primary.get("config-epoch", 0)), _address(primary), tuple(listed))
+    at = Address(_text(address[0]), int(address[1]))
+    listed.pop(at, None)
+    return View(int(primary.get("config-epoch", 0)), at, tuple(listed))
 
 
 def best_of(views: Iterable[View | None]) -> View | None:
@@ -68,6 +71,10 @@ def best_of(views: Iterable[View | None]) -> View | None:
 
 def _address(state: Mapping[str, Any]) -> Address:
     return Address(str(state["ip"]), int(state["port"]))
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _flags(state: Mapping[str, Any]) -> set[str]:
@@ -149,12 +156,12 @@ class SentinelTopology:
         return True
 
     async def _ask(self, address: Address) -> View | None:
-        client = self._clients.at(address)
+        questions = self._clients.at(address).pipeline(transaction=False)
+        for question in ("SENTINEL GET-MASTER-ADDR-BY-NAME", "SENTINEL MASTER", "SENTINEL SLAVES"):
+            questions.execute_command(question, self._service)
         try:
-            primary: Any = await client.sentinel_master(self._service)
-            replicas: Any = await client.sentinel_slaves(self._service)
-            return view_of(primary, replicas)
-        except (RedisError, OSError, TimeoutError, KeyError, ValueError):
+            return view_of(*await questions.execute())
+        except (RedisError, OSError, TimeoutError, KeyError, TypeError, ValueError):
             return None  # down, does not know the service, or answers nonsense: the others are asked too
 
     def _apply(self, primary: Address, replicas: Sequence[Address]) -> None:

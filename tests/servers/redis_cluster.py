@@ -7,6 +7,7 @@ Must not know: Sentinel, the gateway.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -63,6 +64,19 @@ class RedisCluster:
             replica.replicaof = primary
             replica.call("CLUSTER REPLICATE", self.node_id(primary))
         self.wait_ok()
+        self._write_once()
+        self._everyone(lambda node: self._listed(node) == len(self.nodes), "every node lists every other")
+
+    def _write_once(self) -> None:
+        """Write to each shard: a replica at offset 0 is not listed in CLUSTER SLOTS."""
+        for (primary, _), slots in zip(self.shards, self.ranges, strict=True):
+            key = next(f"first-{n}" for n in itertools.count() if key_slot(b"first-%d" % n) in slots)
+            primary.call("SET", key, "1")
+            primary.call("DEL", key)
+
+    @classmethod
+    def _listed(cls, node: RedisServer) -> int:
+        return len({int(server[1]) for held in cls.slots(node) for server in held[2:]})
 
     def wait_ok(self, *, within_s: float = 20.0) -> None:
         """Wait until every node that runs says that the cluster is whole, and replicas are in sync."""

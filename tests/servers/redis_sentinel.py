@@ -82,9 +82,10 @@ class SentinelServer(RedisServer):
             and state["flags"] == "master"
         )
 
-    def primary_port(self) -> int:
-        """Return the port of the node that this sentinel calls primary."""
-        return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1])
+    def settled_port(self) -> int | None:
+        """Return the port of the node that this sentinel calls primary; None in the middle of a failover."""
+        state = _pairs(self.call("SENTINEL", "MASTER", SERVICE))
+        return None if "failover_in_progress" in state["flags"] else int(state["port"])
 
 
 def _pairs(reply: Any) -> dict[str, str]:
@@ -161,8 +162,8 @@ class SentinelGroup(RedisGroup):
         old = self.primary
 
         def new_port() -> int:
-            ports = {sentinel.primary_port() for sentinel in self.sentinels if sentinel.alive and not sentinel.frozen}
-            return ports.pop() if len(ports) == 1 and old.port not in ports else 0
+            ports = {at.settled_port() for at in self.sentinels if at.alive and not at.frozen}
+            return (ports.pop() or 0) if len(ports) == 1 and old.port not in ports else 0
 
         port = eventually(new_port, within_s=within_s, what="the sentinels agree on a new primary")
         new = next(node for node in self.nodes if node.port == port)
