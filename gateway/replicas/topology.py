@@ -1,7 +1,7 @@
 """Topology: the seam between where a key's nodes are learnt and how they are read.
 
 Knows: shards, which hold a primary and its replicas, and what reads report back about them.
-Must not know: how nodes are found (one module a shape: ``fixed``, ``sentinel``, ``cluster``), how one is chosen, commands.
+Must not know: how nodes are found (a module each: ``fixed``, ``sentinel``, ``cluster``), how one is chosen, commands.
 
 How a topology is written
 -------------------------
@@ -16,12 +16,12 @@ A topology turns discovery into ``Shard`` values and nothing else; it never send
 3. Shards are replaced, not changed: ``shard.followed_by(primary, replicas)`` keeps what is known of the outage
    clock. Whoever holds the old one may go on with it; ``for_key`` gives the new one. A shard without
    nodes is legal: reads of it fail as "origin unavailable". A primary is never also among the replicas.
-4. ``start`` returns at once (or after one quick attempt) even if nothing answers, and never raises for it: discovery goes on
-   behind, with backoff, for ever, from the configured seeds, never only from addresses learnt since.
+4. ``start`` returns at once (or after one quick attempt) even if nothing answers, and never raises for it: discovery
+   goes on behind, with backoff, for ever, from the configured seeds, never only from addresses learnt since.
 5. ``for_key`` is on the hot path: no await, no allocation where it can be helped. (A cluster: slot → shard in a
    list of 16,384; the slot of a key with a hash tag as in the cluster specification, kept in a bounded dict.)
-6. The reports below are calls from the event loop, cheap, and may come in floods: wake a refresh task, at most one refresh in
-   flight, a minimum pause between two.
+6. The reports below are calls from the event loop, cheap, and may come in floods: wake a refresh task, at most one
+   refresh in flight, a minimum pause between two.
 
 What each shape makes of the reports:
 

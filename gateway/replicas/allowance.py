@@ -1,0 +1,76 @@
+"""Allowances: how much of each kind of read may be under way, and how fast the rare kinds may go.
+
+Knows: counting, rates.
+Must not know: nodes, commands, what the kinds mean.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Lane = Literal["snapshot", "member", "neighbors", "profiles"]
+
+LANES: dict[Lane, int] = {"snapshot": 128, "member": 2048, "neighbors": 1024, "profiles": 256}
+"""Reads of each kind under way in this process before more are refused at once. Member reads cost Redis a few µs each,
+windows ten times that; snapshots are coalesced, so that many at once means many boards."""
+
+
+class Allowance:
+    """How many reads of one kind are under way, and how many may be."""
+
+    __slots__ = ("limit", "outstanding", "refused")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.outstanding = 0
+        self.refused = 0
+
+
+class Rate:
+    """A token bucket: ``per_s`` a second, ``burst`` at once (default: a tenth of a second's worth, 1 at least)."""
+
+    __slots__ = ("_at", "_burst", "_tokens", "per_s")
+
+    def __init__(self, per_s: float, now: float, burst: float | None = None) -> None:
+        self.per_s = per_s
+        self._burst = max(1.0, per_s / 10) if burst is None else burst
+        self._tokens = self._burst if per_s > 0 else 0.0
+        self._at = now
+
+    def take(self, now: float) -> bool:
+        """Take one token if there is one."""
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self.per_s)
+        self._at = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+
+class RetryBudget:
+    """Retries of the whole process: a tenth of its reads, and a few a second for a quiet one.
+
+    An outage must not double the load on what is left: when every read fails, one in ten is tried again.
+    """
+
+    SHARE = 0.1
+    FLOOR_PER_S = 10.0
+    MOST = 100.0
+    """Saved up at most: a long quiet time is no licence for a storm."""
+
+    __slots__ = ("_at", "_reads", "_tokens")
+
+    def __init__(self, now: float) -> None:
+        self._tokens = self.FLOOR_PER_S
+        self._reads = 0
+        self._at = now
+
+    def take(self, reads: int, now: float) -> bool:
+        """Take one retry if there is one. ``reads``: how many reads this process has begun so far."""
+        self._tokens += (reads - self._reads) * self.SHARE + (now - self._at) * self.FLOOR_PER_S
+        self._tokens = min(self._tokens, self.MOST)
+        self._reads, self._at = reads, now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
