@@ -26,7 +26,7 @@ def open_store(url: str, *, clock: Clock, timeout_s: float = TIMEOUT_S) -> LastK
     """Return the store at ``file:///…``, ``s3://bucket/prefix`` or ``postgresql://…``; None for ``none``.
 
     Nothing is connected to yet, so a store that is away is no error here. S3 takes its credentials, region and
-    endpoint from the usual ``AWS_…`` variables (``AWS_ENDPOINT_URL``, ``AWS_ALLOW_HTTP`` for other services).
+    endpoint from the usual ``AWS_…`` variables (``AWS_ENDPOINT_URL`` for other services).
     Raise ``ValueError`` for any other URL.
     """
     parts = urlsplit(url)
@@ -44,9 +44,14 @@ def open_store(url: str, *, clock: Clock, timeout_s: float = TIMEOUT_S) -> LastK
 
 def _bucket(bucket: str, prefix: str, timeout_s: float) -> S3Store:
     # obstore retries ten times within three minutes unless told otherwise; one retry is all that fits here.
+    # allow_http: who writes http:// into AWS_ENDPOINT_URL means it; without an endpoint it is https in any case.
     return S3Store(
         bucket,
         prefix=prefix or None,
-        client_options={"timeout": timedelta(seconds=timeout_s), "connect_timeout": timedelta(seconds=timeout_s / 2)},
+        client_options={
+            "timeout": timedelta(seconds=timeout_s),
+            "connect_timeout": timedelta(seconds=timeout_s / 2),
+            "allow_http": True,
+        },
         retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=timeout_s)},
     )
