@@ -54,11 +54,10 @@ class Children:
             await self._keeper.wait()
 
     async def spawn(self, name: str, *command: str | Path, environ: Mapping[str, str] | None = None) -> Process:
-        """Start a program in the folder; what it prints goes to ``name.log`` there."""
+        """Start a program; what it prints goes to ``name.log`` in the folder."""
         with self._log(name).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                cwd=self.folder,
                 env=environ,
                 stdin=DEVNULL,
                 stdout=log,
