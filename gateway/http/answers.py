@@ -13,6 +13,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Peer = tuple[str, int] | None
 Headers = list[tuple[bytes, bytes]]
 
 JSON: tuple[bytes, bytes] = (b"content-type", b"application/json")

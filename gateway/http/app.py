@@ -18,13 +18,14 @@ from collections.abc import Callable
 from gateway.boards import Boards
 from gateway.clock import Clock
 from gateway.counters import Counters
-from gateway.errors import LeaderboardNotFound, OriginUnavailable, UriTooLong
+from gateway.errors import GatewayError, LeaderboardNotFound, OriginUnavailable, UriTooLong
 from gateway.http import paths
 from gateway.http import responses as fields
 from gateway.http.access import AccessLog
-from gateway.http.answers import EMPTY, Receive, Scope, Send
+from gateway.http.answers import EMPTY, Outgoing, Peer, Receive, Scope, Send
 from gateway.http.exchange import Exchange
 from gateway.http.hot import Codings, HotAnswers
+from gateway.http.ids import request_id
 from gateway.http.leaderboards import Leaderboards, Reads
 from gateway.http.pages import Pages
 from gateway.http.problems import problem_of
@@ -33,6 +34,8 @@ from gateway.http.tally import CLIENT_CLOSED, Tally
 from gateway.readpath import Readiness
 
 TARGET_LIMIT_BYTES = 16 * 1024
+SERVER_WIDE = b"/*"
+"""What our server protocol makes of ``OPTIONS *``."""
 _MEMBER_ROUTES = frozenset({"member", "neighbors", "members"})
 
 
@@ -99,6 +102,16 @@ class HttpApp:
             status = str(start["status"])
             self._access.write(scope, route=prepared.route, status=status, outcome=prepared.outcome, seconds=seconds)
 
+    def refuse(self, error: GatewayError, client: Peer) -> Outgoing:
+        """Return the answer to a request from this peer that did not get past the parser; count it, log it."""
+        found = problem_of(error)
+        status = str(found.status)
+        self._tally.responses("refused", status)[0] += 1
+        if self._access and self._access.wants(found.status):
+            unread: Scope = {"client": client, "headers": [], "method": "-", "path": "-", "query_string": b""}
+            self._access.write(unread, route="refused", status=status, outcome=None, seconds=0.0)
+        return fields.problem(found, request_id(None, self._random_bits))
+
     async def _slowly(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.last = self.draining
         try:
@@ -134,6 +147,9 @@ class HttpApp:
     async def _answer(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         scope = exchange.scope
         raw_path: bytes = scope["raw_path"]
+        if raw_path == SERVER_WIDE and exchange.method == "OPTIONS":
+            await exchange.settle_method()
+            return
         if len(raw_path) + 1 + len(scope["query_string"]) > TARGET_LIMIT_BYTES:
             check_target(raw_path, scope["query_string"])
         if not raw_path.startswith(b"/v1/") and b"%" not in raw_path:

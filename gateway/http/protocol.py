@@ -3,28 +3,243 @@
 Knows: uvicorn's protocol class, the parser's errors, how a connection ends without a reset.
 Must not know: routes, leaderboards, what an accepted request means.
 
-uvicorn answers refused requests in plain text and in front of whatever is still being answered, keeps request lines and
-headers of any length in memory, and cuts a target at ``#``. Here a refusal is a problem document, takes its turn
-behind the requests before it, and ends the connection; what the client still sends is read and thrown away for a moment,
-since closing with unread bytes makes the kernel send a reset, which can overtake the answer.
+uvicorn answers what its parser refuses in plain text, in front of whatever is still being answered, keeps request heads
+of any length in memory and for any time, and cuts a target at ``#``. Here a refusal is a problem document, takes its
+turn behind the requests before it, and ends the connection. What the client still sends is then read and thrown away
+for a moment: closing with unread bytes makes the kernel send a reset, which can overtake the answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.errors import GatewayError, InvalidParameter, MethodNotAllowed, UriTooLong
+from gateway.http.answers import CLOSE, Outgoing, Peer
 from gateway.http.exchange import CYCLE
 
-TARGET_LIMIT_BYTES = 64 * 1024
-"""What the parser takes of a target; between 16 KiB and this the application says 414."""
-HEADERS_LIMIT_BYTES = 64 * 1024
+TARGET_LIMIT_BYTES = 64 * 1024 - 1
+"""The longest target that the parser can split (it keeps places in 16 bits); the application's own limit is lower."""
+
+HEAD_LIMIT_BYTES = 64 * 1024
+"""How much of one head may arrive after the chunk it began in; a chunk is 256 KiB at most."""
+
+HEADERS_LIMIT = 128
+PIPELINE_LIMIT = 64
+"""Requests that wait behind the one being answered; a client that sends more has to ask for the rest again."""
+
+HEAD_TIMEOUT_S = 30.0
 LINGER_S = 1.0
+
+Refuse = Callable[[GatewayError, Peer], Outgoing]
+_MALFORMED = InvalidParameter("The request is not well-formed HTTP/1.1.")
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """One connection. A class attribute of a subclass, or of the configuration's, may set what counts refusals."""
+    """One connection. The configured application's ``refuse`` says what a refused request is answered with."""
+
+    _long_url: bytearray | None = None
+    _head_open = False
+    """Whether the request line or headers are arriving."""
+    _in_body = False
+    _head_bytes = 0
+    _deaf = False
+    """Whether what still arrives is thrown away."""
+    _refusal: GatewayError | None = None
+    _deadline: asyncio.TimerHandle | None = None
+    _running: RequestResponseCycle | Refusal | None = None
+
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a first request."""
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everyone whose answer was on its way; uvicorn tells only the request that arrived last."""
+        self._stop_waiting()
+        for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, unless the connection is already ending."""
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        went_on = self._head_open
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Answered in HTTP/1.1 as if it had not been asked (RFC 9110 §7.8). Whether a body follows the parser
+            # cannot tell, so this answer is the connection's last: see on_headers_complete.
+            self._deaf = True
+        except httptools.HttpParserError as error:
+            # What does not begin with a letter is not HTTP at all: a TLS handshake, most often.
+            self._refuse(self._refusal or (_parser_refusal(error) if data[:1].isalpha() else _MALFORMED))
+        else:
+            if self._head_open:
+                self._count_head(len(data) if went_on else 0)
+
+    def _count_head(self, arrived_bytes: int) -> None:
+        self._head_bytes += arrived_bytes
+        if self._head_bytes > HEAD_LIMIT_BYTES:
+            self._refuse(InvalidParameter(f"The request's head is over {HEAD_LIMIT_BYTES // 1024} KiB."))
+        elif self._deadline is None:
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        self._deadline = self.loop.call_later(HEAD_TIMEOUT_S, self.timeout_keep_alive_handler)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # --- the parser's callbacks ---------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._in_body = False
+        self._long_url = None
+        self._head_open = True
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target: nearly always all of it."""
+        if not self.url:
+            self.url = url
+        elif self._long_url is None:
+            self._long_url = bytearray(self.url + url)
+        else:
+            self._long_url += url  # in place: bytes would be copied whole for every byte that dribbles in
+        if len(url if self._long_url is None else self._long_url) > TARGET_LIMIT_BYTES:
+            raise self._refused(UriTooLong())
+
+    def on_headers_complete(self) -> None:
+        """Check the target's form, then let uvicorn start the request or line it up."""
+        self._head_open = False
+        if self._deadline is not None:
+            self._stop_waiting()
+        if self._long_url is not None:
+            self.url = bytes(self._long_url)
+        if self.url[:1] != b"/":
+            self.url = self._origin_form(self.url)
+        if b"#" in self.url:
+            # The parser would take what follows for a fragment and cut the id short: two members would be one.
+            raise self._refused(InvalidParameter("A request target has no fragment; # in an id is written %23."))
+        if len(self.headers) > HEADERS_LIMIT:
+            raise self._refused(InvalidParameter(f"A request has at most {HEADERS_LIMIT} header fields."))
+        super().on_headers_complete()
+        self._in_body = True
+        cycle = self.cycle
+        scope: Any = self.scope
+        scope["extensions"] = {CYCLE: cycle}
+        if self.expect_100_continue or self.parser.should_upgrade():
+            # The answer does not wait for a body that may or may not follow: after it, nobody knows what bytes mean.
+            cycle.keep_alive = False
+        if len(self.pipeline) >= PIPELINE_LIMIT:
+            cycle.keep_alive = False
+            self._deaf = True
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._in_body = False
+        super().on_message_complete()
+
+    def _origin_form(self, url: bytes) -> bytes:
+        """Return the target without scheme and host (RFC 9112 §3.2.2), and ``/*`` for ``OPTIONS *`` (§3.2.4)."""
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            raise self._refused(MethodNotAllowed())
+        if url == b"*":
+            return b"/*"
+        parsed = httptools.parse_url(url)
+        path = parsed.path or b"/"
+        fragment = b"" if parsed.fragment is None else b"#" + parsed.fragment
+        return path + (b"" if parsed.query is None else b"?" + parsed.query) + fragment
+
+    # --- refusals -----------------------------------------------------------------------------------------------------
+
+    def _refused(self, error: GatewayError) -> GatewayError:
+        """Note why, for ``data_received``: the parser wraps what its callbacks raise."""
+        self._refusal = error
+        return error
+
+    def _refuse(self, error: GatewayError) -> None:
+        """Answer a refused request in its turn, and hear nothing more."""
+        self._deaf = True
+        self._stop_waiting()
+        if self._in_body:
+            self._end_after_body()
+            return
+        answer: Refuse = self.config.app.refuse  # type: ignore[union-attr]
+        before = self.cycle
+        refusal = Refusal(self, answer(error, self.client), head_only=self.parser.get_method() == b"HEAD")
+        self.cycle = refusal  # type: ignore[assignment]
+        if before is None or before.response_complete:
+            refusal.write()
+        else:
+            self.pipeline.appendleft((refusal, self.app))  # type: ignore[arg-type]
+
+    def _end_after_body(self) -> None:
+        """A body that cannot be read belongs to a request that is, or was, answered: only the connection ends."""
+        if self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+
+class Refusal:
+    """A refused request in the place of a request's cycle: it takes its turn, writes, and lingers."""
+
+    def __init__(self, protocol: GatewayProtocol, answer: Outgoing, *, head_only: bool) -> None:
+        self._protocol = protocol
+        self._answer = answer
+        self._head_only = head_only
+        self.message_event = asyncio.Event()
+        self.keep_alive = False
+        self.disconnected = False
+        self.response_complete = False
+
+    async def run_asgi(self, _app: object) -> None:
+        """Take its turn in the pipeline."""
+        self.write()
+
+    def write(self) -> None:
+        """Write the answer, and close once the client had a moment to read it."""
+        self.response_complete = True
+        transport = self._protocol.transport
+        if self.disconnected or transport.is_closing():
+            return
+        start, body = self._answer
+        fields = [*self._protocol.server_state.default_headers, *start["headers"], CLOSE]
+        lines = b"".join(b"%b: %b\r\n" % field for field in fields)
+        transport.write(STATUS_LINE[start["status"]] + lines + b"\r\n" + (b"" if self._head_only else body["body"]))
+        self._protocol.flow.resume_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._protocol.loop.call_later(LINGER_S, transport.close)
+
+
+def _parser_refusal(error: Exception) -> GatewayError:
+    if isinstance(error, httptools.HttpParserCallbackError) and isinstance(error.__context__, Exception):
+        return _parser_refusal(error.__context__)
+    if isinstance(error, httptools.HttpParserInvalidMethodError):
+        return MethodNotAllowed()
+    if isinstance(error, httptools.HttpParserInvalidURLError):
+        return InvalidParameter("The request target is not ASCII, or not a target at all; percent-encode it.")
+    return _MALFORMED
