@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from gateway.layouts.scripts import SCRIPTS
 from loadtests import edges
-from loadtests.baselines.constant import Prepared
+from loadtests.answers import Prepared
 from loadtests.config import GatewayConfig
 from loadtests.contest import Contender, Contest, Line, Value, why_missing
 from loadtests.programs import Missing, frozen
@@ -156,13 +157,10 @@ def rank(bench: Bench) -> Contest:
 
 def _webdis_rank(bench: Bench) -> str:
     """Return webdis's URL of the gateway's own script on the node that the gateway reads."""
-    from gateway.layouts import scripts
-
     bench.gateway()
     node = bench.setup.nodes.replicas[0]
-    sha = node.client().script_load(scripts.MEMBER.source.decode())
-    arguments = "/".join(argument.decode() for argument in scripts.MEMBER_ARGUMENTS)
-    return f"{edges.webdis(bench.setup, node).url}/EVALSHA/{sha}/1/lb:{LARGE}/pkg-{{}}/{arguments}"
+    sha: Any = node.client().script_load(SCRIPTS["desc", "ordinal"].member.source)
+    return f"{edges.webdis(bench.setup, node).url}/EVALSHA/{sha}/1/lb:{LARGE}/pkg-{{}}"
 
 
 def neighbors(bench: Bench) -> Contest:

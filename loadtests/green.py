@@ -1,7 +1,7 @@
-"""The few calls into gevent and into those parts of Locust that carry no types.
+"""The few calls into gevent, which carries no types.
 
-Knows: gevent, Locust's event hooks.
-Must not know: what anybody does with them.
+Knows: gevent.
+Must not know: Locust, whose import replaces the standard library's sockets in the whole process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 import gevent  # type: ignore[import-untyped]
 from gevent.monkey import get_original  # type: ignore[import-untyped]
-from locust.event import EventHook
 
 READABLE = 1
 """EPOLLIN; gevent takes the name away together with ``select.epoll``."""
@@ -30,8 +29,3 @@ def spawn(function: Callable[..., object], *arguments: object) -> None:
 def epoll() -> Any:
     """Return a real epoll object, whether or not gevent has replaced the ``select`` module."""
     return get_original("select", "epoll")()
-
-
-def listen(hook: EventHook, listener: Callable[..., object]) -> None:
-    """Call ``listener`` with keyword arguments whenever the event fires."""
-    hook.add_listener(listener)  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from locust.runners import WorkerRunner
 
 from loadtests import green, reads
 from loadtests.arrival_user import ArrivalUser
-from loadtests.suite import Suite
+from loadtests.suite import Suite, listen
 from loadtests.verdict import Claim
 
 AWAY = frozenset({"status 503", "status 504"})
@@ -68,5 +68,5 @@ def _freeze(pids: list[int], third_s: float) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-green.listen(events.init_command_line_parser, _add_freeze)
-green.listen(events.test_start, _plan)
+listen(events.init_command_line_parser, _add_freeze)
+listen(events.test_start, _plan)

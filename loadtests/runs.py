@@ -67,7 +67,7 @@ def soak(report: Report) -> list[Row]:
     right = report.get("right_share", float("nan"))
     what = f"ranks answered right in a soak of {report.get('minutes', 0):g} min with faults"
     missing = _absent(report, "make soak")
-    return [_row(key="soak", what=what, unit="%", asked=99.99, missing=missing, **_same(100 * right))]
+    return [_row(key="soak", what=what, unit="%", asked=99.99, missing=missing, value=100 * right)]
 
 
 def scale(report: Report) -> list[Row]:

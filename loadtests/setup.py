@@ -22,8 +22,7 @@ from typing import Any
 import redis
 
 from loadtests import nodes as redis_nodes
-from loadtests.baselines import constant
-from loadtests.baselines.constant import Prepared
+from loadtests.answers import Prepared, save
 from loadtests.config import GatewayConfig
 from loadtests.nodes import Node, Nodes
 from loadtests.programs import LOOPBACK, Programs, free_port, until
@@ -115,7 +114,7 @@ class Setup:
         """Start the constant endpoint with answers by the end of the path."""
         self._served += 1
         path = self.programs.folder / f"answers-{self._served}.json"
-        constant.save(path, dict(answers))
+        save(path, dict(answers))
         return self.baseline("constant", "--answers", path)
 
     def writer(self, board: str, *, per_second: float = 40.0) -> None:

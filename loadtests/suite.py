@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import locust.stats
 from locust import events
 from locust.env import Environment
+from locust.event import EventHook
 from locust.runners import WorkerRunner
 
 from loadtests import green, metrics, reads
@@ -62,12 +63,12 @@ class Suite:
         self._own = 0
         self._before: metrics.Samples = {}
         locust.stats.bucket_response_time = bucket_ms  # type: ignore[assignment]  # its documented way to finer buckets
-        green.listen(events.init_command_line_parser, self._add_options)
-        green.listen(events.init, self._prepare)
-        green.listen(events.test_start, self._begin)
-        green.listen(events.report_to_master, self._tell)
-        green.listen(events.worker_report, self._hear)
-        green.listen(events.quitting, self._end)
+        listen(events.init_command_line_parser, self._add_options)
+        listen(events.init, self._prepare)
+        listen(events.test_start, self._begin)
+        listen(events.report_to_master, self._tell)
+        listen(events.worker_report, self._hear)
+        listen(events.quitting, self._end)
 
     def pace_of(self, user: int, pace: Pace) -> None:
         """Take the pace of one generator of this process; it goes on being filled."""
@@ -183,3 +184,8 @@ def failures_of(environment: Environment) -> dict[str, dict[str, int]]:
         reason = str(error.error)
         reasons[reason] = reasons.get(reason, 0) + error.occurrences
     return failures
+
+
+def listen(hook: EventHook, listener: Callable[..., object]) -> None:
+    """Call ``listener`` with keyword arguments whenever the event fires."""
+    hook.add_listener(listener)  # type: ignore[no-untyped-call]
