@@ -12,6 +12,7 @@ import base64
 import hashlib
 import ipaddress
 import json
+import os
 import re
 from collections import deque
 from collections.abc import Callable
@@ -23,9 +24,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.app import Gateway
+from gateway.app import build as build_gateway
 from gateway.clock import Clock, SystemClock
 from gateway.counters import Counters
-from gateway.demo.control import Order, State, send
+from gateway.demo.control import CONTROL_VARIABLE, Order, State, send
+from gateway.settings import Settings
 
 LAST_POLLS = 1000
 """The page says what so many polls cost."""
@@ -98,6 +102,14 @@ class DemoApp:
             return _json(400, {"detail": detail})
         state = await self._state(order)
         return _json(200 if state else 503, {"state": state})
+
+
+def build(settings: Settings, *, counters: Counters) -> Gateway:
+    """Build a gateway with the demo around it, for ``serve --build gateway.demo.app:build``."""
+    gateway = build_gateway(settings, counters=counters)
+    control = Path(os.environ[CONTROL_VARIABLE])  # noqa: TID251 (a worker gets nothing else from the demo's process)
+    gateway.asgi = DemoApp(gateway.asgi, redis_reads=lambda: board_reads(counters), control=control)
+    return gateway
 
 
 def board_reads(counters: Counters) -> int:

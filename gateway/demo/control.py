@@ -13,6 +13,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal, TypedDict, cast
 
+CONTROL_VARIABLE = "LEADERBOARD_GATEWAY_DEMO"
+"""The environment variable that tells a worker where the socket is."""
+
 ANSWER_S = 20.0
 """How long an order may take: starting Redis is the slowest."""
 

@@ -21,16 +21,14 @@ from redis import Redis
 from gateway.clock import Clock
 from gateway.demo import board
 from gateway.demo.children import Children
-from gateway.demo.control import Order, State, listen
+from gateway.demo.control import CONTROL_VARIABLE, Order, State, listen
 from gateway.demo.crowd import MOST_CLIENTS, Crowd
 from gateway.demo.embedded import LOOPBACK, CannotStart, EmbeddedRedis, free_ports
 from gateway.demo.writer import Drift, Writer
 from gateway.load.board import load_board
 
-CONTROL_VARIABLE = "LEADERBOARD_GATEWAY_DEMO"
-"""Tells a gateway that it is the demo's: the path of the socket behind the page's switches."""
-
 CONTROL = "control"
+BUILD = "gateway.demo.app:build"
 ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 (what to connect to instead when the gateway listens there)
 
 CROWD = 100
@@ -130,7 +128,7 @@ async def _serve(children: Children, config: str, environ: Mapping[str, str]) ->
     file = children.folder / "gateway.toml"
     file.write_text(config)
     plain = {name: value for name, value in environ.items() if not name.startswith("GATEWAY_")}
-    command = (sys.executable, "-m", "gateway", "serve", "--config", str(file))
+    command = (sys.executable, "-m", "gateway", "serve", "--config", str(file), "--build", BUILD)
     return await children.spawn("gateway", *command, environ=plain | {CONTROL_VARIABLE: str(children.folder / CONTROL)})
 
 
