@@ -163,10 +163,12 @@ def _cut(lives: Lives, until_boundary_s: int | None) -> Lives:
 def _storable(lives: Lives, tags: Sequence[str], *, immutable: bool = False) -> Headers:
     windows = (lives.stale_while_revalidate_s, lives.stale_if_error_s, immutable)
     client, edge = Lifetime(lives.client_ttl_s, *windows), Lifetime(lives.edge_ttl_s, *windows)
-    return [
-        # The dialects stand first: nginx lets the field that it reads first decide about an answer's life.
-        *(field for name in lives.dialects for field in FIELDS[name](edge, tags)),
+    standard = [
         (b"cache-control", b"public, " + client.directives()),
         (b"cdn-cache-control", b"public, " + edge.directives()),
         VARY,
     ]
+    own = [field for name in lives.dialects for field in FIELDS[name](edge, tags)]
+    # nginx before 1.23 minds the order. After Cache-Control, X-Accel-Expires replaces its life and leaves its stale
+    # windows; before it, the windows are not read. But a max-age of 0 that comes first forbids it to keep anything.
+    return standard + own if client.ttl_s else own + standard

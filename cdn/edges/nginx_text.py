@@ -1,0 +1,267 @@
+"""The text of nginx.conf, with gaps.
+
+Knows: nginx 1.22 and its traps, each said where it is avoided.
+Must not know: any particular board.
+"""
+
+from __future__ import annotations
+
+from cdn.edges.site import Text
+
+HEAD = Text("""\
+# nginx in front of the leaderboard gateway, for nginx 1.22 and later without extra modules.
+#
+# Printed by
+#     leaderboard-gateway edge nginx --config FILE
+# Change the settings or the command's options, not this file.
+¤notes
+
+worker_processes auto;
+pid              ¤state_dir/nginx.pid;
+error_log        stderr warn;
+pcre_jit         on;
+
+events {
+    worker_connections 8192;
+}
+
+http {
+    server_tokens off;
+    default_type  application/octet-stream;
+    sendfile      on;
+    tcp_nopush    on;
+
+    # Everything that nginx writes lies in one folder, which may be a tmpfs.
+    client_body_temp_path ¤state_dir/body;
+    proxy_temp_path       ¤state_dir/proxy;
+    fastcgi_temp_path     ¤state_dir/fastcgi;
+    uwsgi_temp_path       ¤state_dir/uwsgi;
+    scgi_temp_path        ¤state_dir/scgi;
+
+    # An entry that nobody asked for is dropped after the longest time for which any board lets it be served.
+    proxy_cache_path ¤state_dir/leaderboards levels=1:2 keys_zone=leaderboards:16m
+                     inactive=¤{inactive_s}s max_size=512m use_temp_path=off;
+    # Cached answers are files: keep the busy ones open. nginx notices by itself when one is replaced.
+    open_file_cache          max=10000 inactive=30s;
+    open_file_cache_valid    30s;
+    open_file_cache_min_uses 2;
+
+    log_format leaderboards escape=json
+        '{"time":"$time_iso8601","client":"$remote_addr","method":"$request_method","target":"$request_uri",'
+        '"status":$status,"cache":"$upstream_cache_status","bytes":$body_bytes_sent,"seconds":$request_time,'
+        '"gateway_seconds":"$upstream_response_time","agent":"$http_user_agent"}';
+
+    upstream gateway {
+        zone gateway 64k;
+¤servers
+        # Idle connections, for each worker of nginx. They count for nothing in the gateway, which limits reads under
+        # way and never connections. nginx gives one up before the gateway does (¤gateway_keepalive_s s): the other
+        # way round, a request now and then meets a closing connection and ends as a 502.
+        keepalive          64;
+        keepalive_timeout  ¤{upstream_keepalive_s}s;
+        keepalive_requests 10000;
+    }
+""")
+
+KEYS = Text(r"""
+    # ---- What may be kept, and under which key ------------------------------------------------------------------
+    #
+    # All of it is read from $request_uri, the bytes that the client sent. $uri is decoded and merged: in it
+    # "team%2Fann" is two segments, "%2E%2E" is gone, and two different members could share an entry.
+
+    map $request_uri $lb_route {
+        default "";
+        "~^/v1/leaderboards(?:\?[^#]*)?$"                   "catalogue";
+        "~^/v1/leaderboards/[^/?#]+(?:\?[^#]*)?$"           "board";
+        "~^/v1/leaderboards/[^/?#]+/top(?:\?[^#]*)?$"       "top";
+        "~^/v1/leaderboards/[^/?#]+/ranks(?:\?[^#]*)?$"     "ranks";
+        "~^/(?:openapi\.json)?(?:\?[^#]*)?$"                "page";
+    }
+
+    map $request_uri $lb_path {
+        default "";
+        "~^(?<lb_raw_path>[^?#]*)" $lb_raw_path;
+    }
+
+    # Known parameters only, so that unknown ones make no second entry, and case by case as the gateway reads them
+    # ($arg_limit would take "LIMIT" too). A name may be percent-encoded, letter by letter.
+    map $args $lb_limit {
+        default "";
+        "~(?:^|&)¤limit=100(?:&|$)" "";
+        "~(?:^|&)¤limit(?<lb_limit_value>=[^&]*|)(?:&|$)" "&limit$lb_limit_value";
+    }
+    map $args $lb_from {
+        default "";
+        "~(?:^|&)¤from(?<lb_from_value>=[^&]*|)(?:&|$)" "&from$lb_from_value";
+    }
+    map $args $lb_to {
+        default "";
+        "~(?:^|&)¤to(?<lb_to_value>=[^&]*|)(?:&|$)" "&to$lb_to_value";
+    }
+    map $args $lb_period {
+        default "";
+        "~(?:^|&)¤period(?<lb_period_value>=[^&]*|)(?:&|$)" "&period$lb_period_value";
+    }
+    map $lb_route $lb_query {
+        default "";
+        "board" $lb_period;
+        "top"   $lb_limit$lb_period;
+        "ranks" $lb_from$lb_to$lb_period;
+    }
+    # A known parameter given twice is the gateway's to refuse.
+    map $args $lb_repeated {
+        default "";
+        "~¤repeated" "repeated";
+    }
+
+    # One of three codings instead of the client's spelling of them: "gzip, deflate", "gzip,deflate, br;q=0.1" and so
+    # on are one entry. Preferences between codings are not weighed, refusals (q=0) are obeyed.
+    map $http_accept_encoding $lb_coding {
+        default "identity";
+        ""      "identity";
+        # Without any q: the smallest form.
+        "~*^[^;]*(?<![^ \t,])br(?![^ \t,])[^;]*$"   "br";
+        "~*^[^;]*(?<![^ \t,])gzip(?![^ \t,])[^;]*$" "gzip";
+        # With some q: gzip, then br, where they are not refused.
+        "~*(?<![^ \t,])gzip[ \t]*(?:,|$|;[ \t]*q=(?:1|0\.0{0,2}[1-9]))" "gzip";
+        "~*(?<![^ \t,])br[ \t]*(?:,|$|;[ \t]*q=(?:1|0\.0{0,2}[1-9]))"   "br";
+        # The plain form is refused and no other is named: the gateway's to answer.
+        "~*(?<![^ \t,])(?:identity|\*)[ \t]*;[ \t]*q=0(?:\.0*)?[ \t]*(?:,|$)" "other";
+    }
+
+    map "$lb_route:$lb_repeated:$lb_coding" $lb_cache {
+        default   leaderboards;
+        "~^:"     off;
+        "~:r"     off;
+        "~:other" off;
+    }
+
+    # A cacheable answer is the same for everyone, whatever the request carries: who asks is not even passed on.
+    map $lb_cache $lb_accept_encoding { off $http_accept_encoding; default $lb_coding; }
+    map $lb_cache $lb_authorization   { off $http_authorization;   default ""; }
+    map $lb_cache $lb_cookie          { off $http_cookie;          default ""; }
+
+    # Cache-Status (RFC 9211): what the gateway said when nginx fetched the answer, then what nginx did.
+    map $upstream_cache_status $lb_edge_status {
+        default  "nginx; fwd=bypass";
+        HIT      "nginx; hit";
+        MISS     "nginx; fwd=uri-miss";
+        EXPIRED  "nginx; fwd=stale";
+        STALE    "nginx; hit; detail=stale";
+        UPDATING "nginx; hit; detail=updating";
+    }
+    map $upstream_http_cache_status $lb_cache_status {
+        default "$upstream_http_cache_status, $lb_edge_status";
+        ""      $lb_edge_status;
+    }
+""")
+
+SERVER = Text(r"""
+    server {
+¤listeners
+        server_name _;
+
+        # A target may have 16 KiB; the gateway says so, up to the size of one buffer, nginx beyond.
+        large_client_header_buffers 4 20k;
+        client_max_body_size        1k;
+        client_body_buffer_size     1k;
+        client_header_timeout       10s;
+        client_body_timeout         10s;
+        send_timeout                30s;
+        keepalive_timeout           65s;
+        keepalive_requests          10000;
+        reset_timedout_connection   on;
+
+        access_log ¤access_log leaderboards buffer=64k flush=1s;
+
+        # Slashes are the gateway's: "//" is an empty segment, not a slash.
+        merge_slashes off;
+        # The gateway has made every form once already.
+        gzip   off;
+        gunzip off;
+        # Otherwise a kept answer is cut to the Range asked for and sent as a 206.
+        max_ranges 0;
+
+        # ---- Towards the gateway ---------------------------------------------------------------------------------
+        proxy_http_version      1.1;
+        proxy_set_header        Connection        "";
+        proxy_set_header        Host              $host;
+        proxy_set_header        Accept-Encoding   $lb_accept_encoding;
+        proxy_set_header        Authorization     $lb_authorization;
+        proxy_set_header        Cookie            $lb_cookie;
+        # The address of whoever connected, in place of what he wrote himself.
+        proxy_set_header        X-Forwarded-For   $remote_addr;
+        proxy_set_header        X-Real-IP         $remote_addr;
+        proxy_set_header        X-Forwarded-Proto $scheme;
+        proxy_set_header        Forwarded         "";
+        proxy_set_header        Content-Length    "";
+        proxy_pass_request_body off;
+        proxy_connect_timeout   1s;
+        proxy_send_timeout      ¤{read_timeout_s}s;
+        proxy_read_timeout      ¤{read_timeout_s}s;
+        proxy_next_upstream     error timeout;
+        proxy_next_upstream_tries   2;
+        proxy_next_upstream_timeout ¤{read_timeout_s}s;
+        # The key is written beside the answer's header: a buffer must have room for the longest target.
+        proxy_buffer_size       32k;
+        proxy_buffers           8 32k;
+
+        # ---- The cache -------------------------------------------------------------------------------------------
+        proxy_cache         $lb_cache;
+        proxy_cache_key     $lb_path?$lb_query:$lb_coding;
+        proxy_cache_methods GET HEAD;
+        # The key holds the coding. Vary would compare the client's spelling of it: five spellings, five reads.
+        proxy_ignore_headers Vary;
+        # There is no proxy_cache_valid: what the gateway gives no life to is not kept, errors least of all. Lives come
+        # from X-Accel-Expires (the edge's), stale windows from Cache-Control. For the same reason there is no
+        # "updating" and no "error" in proxy_cache_use_stale: said here they would know no limit, and a board that
+        # nobody read for an hour would be an hour old.
+        proxy_cache_use_stale off;
+        # In the stale window nobody waits: one request fetches behind an answer that is sent at once. The next
+        # request on that same HTTP/1.1 connection waits for the fetch: for what the gateway may take, ¤budget_s s of
+        # Redis at the most and some milliseconds as a rule. HTTP/2 streams do not wait for each other.
+        proxy_cache_background_update on;
+        # One fetch for an answer that is not there at all. nginx wakes nobody when it has come: those who wait look
+        # again after this time, at most every half second. So it is short: a usual fetch takes less, and after an
+        # unusual one they go to the gateway, where they join the same flight.
+        proxy_cache_lock         on;
+        proxy_cache_lock_timeout ¤{lock_timeout_ms}ms;
+        proxy_cache_lock_age     ¤{read_timeout_s}s;
+        # No conditional fetches: nginx keeps the old fields with a 304, and Leaderboard-As-Of would stand still.
+        proxy_cache_revalidate   off;
+
+        proxy_hide_header Cache-Status;
+        proxy_hide_header Accept-Ranges;
+        add_header        Cache-Status  $lb_cache_status always;
+        add_header        Accept-Ranges none always;
+
+        location / {
+¤limit            proxy_pass http://gateway;
+        }
+
+        # Health is open to load balancers: not counted, not logged. Metrics are on the gateway's admin address,
+        # which nothing here leads to.
+        location = /livez  { access_log off; proxy_pass http://gateway; }
+        location = /readyz { access_log off; proxy_pass http://gateway; }
+
+        # ---- nginx's own errors, in the gateway's form -----------------------------------------------------------
+¤problems    }
+}
+""")
+
+RATE = Text(r"""
+    # ---- One client's share -------------------------------------------------------------------------------------
+    # By the address that connects. This machine's own requests (probes, load tests) are not counted: an empty key.
+    geo $lb_own {
+        default     0;
+        127.0.0.0/8 1;
+        ::1         1;
+    }
+    map $lb_own $lb_client {
+        0 $binary_remote_addr;
+        1 "";
+    }
+    limit_req_zone      $lb_client zone=clients:16m rate=¤{rate}r/s;
+    limit_req_status    429;
+    limit_req_log_level notice;
+""")
