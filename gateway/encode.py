@@ -15,9 +15,11 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from json.encoder import encode_basestring
 from math import floor, isinf
+from time import gmtime, strftime
 from typing import Any, Literal, NamedTuple
 
 import brotli  # type: ignore[import-untyped]  # ships no stubs
@@ -89,10 +91,16 @@ def number(score: float) -> bytes:
     return repr(score).encode()
 
 
+@lru_cache(maxsize=256)  # a body and its header field say the same instant
 def rfc3339(wall: float) -> bytes:
     """Return wall seconds as ``2026-11-30T20:28:00.123Z``, cut (not rounded) to milliseconds."""
-    moment = datetime.fromtimestamp(wall, UTC)
-    return b"%sZ" % moment.isoformat(timespec="milliseconds")[:-6].encode()
+    millis = round(wall * 1_000_000) // 1000
+    return b"%b.%03dZ" % (_second(millis // 1000), millis % 1000)
+
+
+@lru_cache(maxsize=64)  # calendar arithmetic is most of the cost, and a second's answers share it
+def _second(seconds: int) -> bytes:
+    return strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds)).encode()
 
 
 def profile_json(value: bytes | None) -> bytes:
