@@ -1,4 +1,4 @@
-"""Access: one log line a request, for all, one in a hundred, or none.
+"""Access: one log line a request, for all of them or for one in a hundred.
 
 Knows: what is worth knowing of a request after it was answered.
 Must not know: how it was answered, where log lines go or what they look like.
@@ -10,9 +10,9 @@ import logging
 from typing import Literal
 
 from gateway.http.answers import Scope, header
-from gateway.http.ids import RequestIds, current, traceparent, well_formed
+from gateway.http.ids import current, traceparent, well_formed
 
-AccessMode = Literal["off", "sampled", "on"]
+AccessMode = Literal["sampled", "on"]
 SAMPLE = 100
 _FORWARDED_LIMIT = 64
 
@@ -27,19 +27,15 @@ class AccessLog:
     """
 
     def __init__(self, mode: AccessMode) -> None:
-        self._every = {"off": 0, "sampled": SAMPLE, "on": 1}[mode]
+        self._every = SAMPLE if mode == "sampled" else 1
         self._seen = 0
-
-    def __bool__(self) -> bool:
-        """Whether anything is ever written."""
-        return self._every > 0
 
     def wants(self, status: int) -> bool:
         """Count one answer and tell whether it is to be written."""
         self._seen += 1
         return self._every == 1 or status >= 500 or self._seen % self._every == 1
 
-    def write(self, scope: Scope, *, route: str, status: str, outcome: str | None, seconds: float) -> None:
+    def write(self, scope: Scope, *, route: str, status: int, outcome: str | None, seconds: float) -> None:
         """Write one line: the message for people, the same as fields for machines."""
         fields = {
             "client": _client(scope),
@@ -47,12 +43,13 @@ class AccessLog:
             "method": scope["method"],
             "target": target(scope),
             "route": route,
-            "status": status,
+            "status": status or "client_closed",
             "outcome": outcome,
             "duration_ms": round(seconds * 1000, 3),
         }
-        ids = current.get() or ids_of(scope)
-        fields |= {"request_id": ids.request_id, "traceparent": ids.traceparent}
+        ids = current.get()
+        fields["request_id"] = _request_id(scope) if ids is None else ids.request_id.decode()
+        fields["traceparent"] = traceparent(header(scope, b"traceparent"))
         log.info("%s %s %s %s", fields["client"], scope["method"], fields["target"], status, extra=fields)
 
 
@@ -63,12 +60,10 @@ def target(scope: Scope) -> str:
     return (raw + b"?" + query if query else raw).decode("ascii", "backslashreplace")
 
 
-def ids_of(scope: Scope) -> RequestIds:
-    """Return the ids that the caller sent; an answer that caches share gets none of its own."""
+def _request_id(scope: Scope) -> str | None:
+    """Return the id that the caller sent; an answer that caches share gets none of our own."""
     given = header(scope, b"x-request-id")
-    return RequestIds(
-        given.decode() if given is not None and well_formed(given) else None, traceparent(header(scope, b"traceparent"))
-    )
+    return given.decode() if given is not None and well_formed(given) else None
 
 
 def _client(scope: Scope) -> str | None:

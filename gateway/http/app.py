@@ -56,7 +56,7 @@ class HttpApp:
         clock: Clock,
         counters: Counters,
         random_bits: Callable[[int], int],
-        access: AccessLog,
+        access: AccessLog | None,
     ) -> None:
         self.draining = False
         self._monotonic, self._wall = clock.monotonic, clock.wall
@@ -97,19 +97,18 @@ class HttpApp:
         (prepared.not_modified if body is EMPTY else prepared.found)[0] += 1
         await send(start)
         await send(body)
-        if self._access and self._access.wants(start["status"]):
+        status = start["status"]
+        if self._access is not None and self._access.wants(status):
             seconds = self._monotonic() - now
-            status = str(start["status"])
             self._access.write(scope, route=prepared.route, status=status, outcome=prepared.outcome, seconds=seconds)
 
     def refuse(self, error: GatewayError, client: Peer) -> Outgoing:
         """Return the answer to a request from this peer that did not get past the parser; count it, log it."""
         found = problem_of(error)
-        status = str(found.status)
-        self._tally.responses("refused", status)[0] += 1
-        if self._access and self._access.wants(found.status):
+        self._tally.responses("refused", found.status)[0] += 1
+        if self._access is not None and self._access.wants(found.status):
             unread: Scope = {"client": client, "headers": [], "method": "-", "path": "-", "query_string": b""}
-            self._access.write(unread, route="refused", status=status, outcome=None, seconds=0.0)
+            self._access.write(unread, route="refused", status=found.status, outcome=None, seconds=0.0)
         return fields.problem(found, request_id(None, self._random_bits))
 
     async def _slowly(self, exchange: Exchange, receive: Receive, send: Send) -> None:
@@ -134,17 +133,19 @@ class HttpApp:
         await exchange.reply(fields.problem(found, exchange.request_id, cacheable=kept))
 
     def _note(self, exchange: Exchange) -> None:
-        status = str(exchange.status)
-        if exchange.client_is_gone or not exchange.status:
-            status = CLIENT_CLOSED
+        status = CLIENT_CLOSED if exchange.client_is_gone else exchange.status
         self._tally.responses(exchange.label, status)[0] += 1
-        if self._access and self._access.wants(exchange.status):
+        if self._access is not None and self._access.wants(status):
             seconds = self._monotonic() - exchange.started
             self._access.write(
                 exchange.scope, route=exchange.label, status=status, outcome=exchange.outcome, seconds=seconds
             )
 
     async def _answer(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+        query = self._leaderboards.member_query(exchange)
+        if query is not None:
+            await exchange.reply(await self._leaderboards.read_member(exchange, query))
+            return
         scope = exchange.scope
         raw_path: bytes = scope["raw_path"]
         if raw_path == SERVER_WIDE and exchange.method == "OPTIONS":

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gateway.errors import MethodNotAllowed
 from gateway.http import ids
-from gateway.http.answers import EMPTY, Outgoing, Scope, Send, closing
+from gateway.http.answers import EMPTY, Outgoing, Scope, Send, closing, header
 from gateway.http.responses import options
 from gateway.http.tally import Label
 from gateway.model import Outcome
@@ -22,12 +22,14 @@ CYCLE = "leaderboard.cycle"
 class Exchange:
     """One request: what was asked, under which ids, and what became known of it while it was answered."""
 
-    __slots__ = ("_send", "label", "last", "method", "outcome", "request_id", "scope", "started", "status")
+    __slots__ = ("_bits", "_request_id", "_send", "label", "last", "method", "outcome", "scope", "started", "status")
 
     def __init__(self, scope: Scope, send: Send, started: float, bits: Callable[[int], int]) -> None:
         self.scope = scope
         self._send = send
         self.started = started
+        self._bits = bits
+        self._request_id = b""
         self.method: str = scope["method"]
         self.label: Label = "unmatched"
         self.outcome: Outcome | None = None
@@ -35,14 +37,19 @@ class Exchange:
         """Whether the connection ends with this answer."""
         self.status = 0
         """The status sent; 0 before."""
-        given = trace = None
-        for name, value in scope["headers"]:
-            if name == b"x-request-id":
-                given = value if given is None else b""  # two ids are none
-            elif name == b"traceparent":
-                trace = value
-        self.request_id = ids.request_id(given, bits)
-        ids.current.set(ids.RequestIds(self.request_id.decode(), None if trace is None else ids.traceparent(trace)))
+        ids.current.set(self)
+
+    @property
+    def request_id(self) -> bytes:
+        """The caller's X-Request-Id if there is one and it is well formed, else a new one."""
+        if not self._request_id:
+            self._request_id = ids.request_id(header(self.scope, b"x-request-id"), self._bits)
+        return self._request_id
+
+    @property
+    def traceparent(self) -> str | None:
+        """The caller's trace, if it sent one that is well formed."""
+        return ids.traceparent(header(self.scope, b"traceparent"))
 
     async def reply(self, answer: Outgoing) -> None:
         """Send an answer; HEAD gets its fields, length included, and no body (RFC 9110 §9.3.2)."""

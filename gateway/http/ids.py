@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Protocol
 
 _WELL_FORMED = re.compile(rb"[A-Za-z0-9._:=+/@-]{1,128}")
 """What load balancers and tracing libraries send (``Root=1-67891233-abcdef012345``), and nothing that could break a
@@ -19,14 +19,21 @@ log line or a header."""
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class RequestIds(NamedTuple):
-    """The ids of one request, as text for logs."""
+class Ids(Protocol):
+    """The ids of one request, worked out when somebody asks."""
 
-    request_id: str | None = None
-    traceparent: str | None = None
+    @property
+    def request_id(self) -> bytes:
+        """The caller's id if it was well formed, else one of our own."""
+        ...
+
+    @property
+    def traceparent(self) -> str | None:
+        """The caller's trace, if it was well formed."""
+        ...
 
 
-current: ContextVar[RequestIds | None] = ContextVar("current", default=None)
+current: ContextVar[Ids | None] = ContextVar("current", default=None)
 """The request that the running task answers; None outside of one, and in flights, which belong to nobody."""
 
 
@@ -37,7 +44,7 @@ class IdsFilter(logging.Filter):
         """Add the two attributes; keep every record."""
         ids = current.get()
         if "request_id" not in record.__dict__:
-            record.request_id = None if ids is None else ids.request_id
+            record.request_id = None if ids is None else ids.request_id.decode()
         if "traceparent" not in record.__dict__:
             record.traceparent = None if ids is None else ids.traceparent
         return True

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -35,6 +36,7 @@ KNOWN: dict[Route, frozenset[bytes]] = {
 """Which parameters each route reads; all others are ignored there."""
 
 _BAD_ENCODING = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_KEPT_LENGTH_BYTES = 128
 _DIGITS = re.compile(r"[0-9]+")
 
 
@@ -49,13 +51,14 @@ class Params(NamedTuple):
     members: tuple[bytes, ...] = ()
 
 
-_DEFAULTS = Params()
-
-
 def parse(route: Route, query: bytes) -> Params:
     """Return the route's parameters; raise ``InvalidParameter``, ``InvalidMember`` or ``InvalidPeriod``."""
-    if not query and route not in {"ranks", "members"}:
-        return _DEFAULTS
+    if len(query) <= _KEPT_LENGTH_BYTES:
+        return _parse_short(route, query)
+    return _parse(route, query)
+
+
+def _parse(route: Route, query: bytes) -> Params:
     given, members = _collect(KNOWN[route], query)
     period = _period(given.get(b"period"))
     if route == "top":
@@ -69,6 +72,10 @@ def parse(route: Route, query: bytes) -> Params:
     if route == "members":
         return Params(period, members=_batch(members))
     return Params(period)
+
+
+_parse_short = lru_cache(maxsize=1024)(_parse)
+"""Clients ask with a handful of different queries; errors are not kept."""
 
 
 def _collect(known: frozenset[bytes], query: bytes) -> tuple[dict[bytes, bytes], list[bytes]]:

@@ -6,7 +6,7 @@ Must not know: how anything is answered, who reads the numbers.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from gateway.counters import Cell, Counters, Durations
 from gateway.http.paths import Route
@@ -15,8 +15,11 @@ from gateway.model import Kind, Outcome
 Label = Literal[Route, "index", "livez", "readyz", "openapi", "unmatched", "refused"]
 """Where a request went: a route, a page, nowhere (404 before any route), or not even past the parser."""
 
-CLIENT_CLOSED = "client_closed"
+CLIENT_CLOSED = 0
 """In place of a status: the client was gone before the answer was, which is nobody's 5xx."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 class Tally:
@@ -27,24 +30,25 @@ class Tally:
     """
 
     def __init__(self, counters: Counters) -> None:
-        self._reads = counters.counter(
-            "gateway_reads_total", "Reads by route and by how they ended.", ("route", "outcome")
-        )
-        self._durations = counters.histogram(
+        reads = counters.counter("gateway_reads_total", "Reads by route and by how they ended.", ("route", "outcome"))
+        durations = counters.histogram(
             "gateway_read_duration_seconds", "How long reads took, from request to answer.", ("route",)
         )
+        self.reads: dict[tuple[Kind, Outcome], Cell] = {
+            (kind, outcome): reads.cell(kind, outcome) for kind in KINDS for outcome in OUTCOMES
+        }
+        """The box that counts this ending of reads of this kind."""
+        self.durations: dict[Kind, Durations] = {kind: durations.durations(kind) for kind in KINDS}
+        """The read times of a kind."""
         self._responses = counters.counter(
             "gateway_responses_total", "Answers by route and status.", ("route", "status")
         )
+        self._cells: dict[tuple[Label, int], Cell] = {}
 
-    def reads(self, route: Kind, outcome: Outcome) -> Cell:
-        """Return the box that counts this ending of reads on this route."""
-        return self._reads.cell(route, outcome)
-
-    def durations(self, route: Kind) -> Durations:
-        """Return the series of a route's read times."""
-        return self._durations.durations(route)
-
-    def responses(self, label: Label, status: str) -> Cell:
-        """Return the box that counts answers with this status, or ``CLIENT_CLOSED``."""
-        return self._responses.cell(label, status)
+    def responses(self, label: Label, status: int) -> Cell:
+        """Return the box that counts answers with this status; ``CLIENT_CLOSED`` is one."""
+        cell = self._cells.get((label, status))
+        if cell is None:
+            name = "client_closed" if status == CLIENT_CLOSED else str(status)
+            cell = self._cells[label, status] = self._responses.cell(label, name)
+        return cell
