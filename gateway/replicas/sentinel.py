@@ -188,7 +188,7 @@ class SentinelTopology:
 
     async def _hear(self, client: Redis) -> None:
         """Listen on one connection until it fails; raise what it failed with."""
-        async with client.pubsub(ignore_subscribe_messages=True) as channel:
+        async with client.pubsub() as channel:
             await channel.subscribe("+switch-master", "+slave", "+sdown", "-sdown")
             while True:
                 message = await self._next(channel)
