@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gateway.replicas.commands import INFO_REPLICATION, INFO_SERVER, READONLY, Script, pack
 from gateway.replicas.connection import Answer, Connection
@@ -29,6 +29,23 @@ class Greeting(NamedTuple):
     sent_at: float
     version: str
     trouble: str | None
+
+
+class Connect(Protocol):
+    """How a connection is opened: ``open_connection``, or a test's own."""
+
+    async def __call__(
+        self,
+        make: Callable[[], Connection],
+        address: Address,
+        login: Login,
+        scripts: Sequence[Script],
+        monotonic: Callable[[], float],
+        *,
+        within_s: float,
+    ) -> tuple[Connection, Greeting]:
+        """See ``open_connection``."""
+        ...
 
 
 async def open_connection(

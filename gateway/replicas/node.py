@@ -17,7 +17,7 @@ from gateway.errors import Overloaded
 from gateway.replicas.commands import Script
 from gateway.replicas.connection import Answer, Connection
 from gateway.replicas.failures import AttemptError, ConnectionLost
-from gateway.replicas.handshake import Greeting, open_connection, reason_of
+from gateway.replicas.handshake import Connect, Greeting, open_connection, reason_of
 from gateway.replicas.health import Breaker, Health
 from gateway.replicas.login import Address, Login
 
@@ -140,7 +140,7 @@ class Node:
     async def _open_once(self) -> bool:
         nodes = self._nodes
         try:
-            connection, greeting = await open_connection(
+            connection, greeting = await nodes.connect(
                 lambda: nodes.new_connection(self),
                 self.address,
                 self.login,
@@ -221,7 +221,10 @@ class Nodes:
         scripts: Sequence[Script],
         read_timeout_s: float,
         listener: Listener | None = None,
+        connect: Connect = open_connection,
     ) -> None:
+        """``listener`` is set by the health monitor, which nodes and topology have to exist for first."""
+        self.connect = connect
         self.clock, self.random = clock, random
         self.scripts = scripts
         self.listener: Listener = listener or _Nobody()
@@ -250,7 +253,7 @@ class Nodes:
                 task = asyncio.get_running_loop().create_task(node.close(drain_s=1.0), name=f"close {node.address}")
                 self._leaving.add(task)
                 task.add_done_callback(self._leaving.discard)
-        self.epoch += 1
+                self.epoch += 1
 
     def all(self) -> Sequence[Node]:
         """Return every node that is kept."""
