@@ -1,4 +1,4 @@
-"""Access: one log line a request, for all of them or for one in a hundred.
+"""Access: one log line a request, for all of them, for one in a hundred, or none.
 
 Knows: what is worth knowing of a request after it was answered.
 Must not know: how it was answered, where log lines go or what they look like.
@@ -12,7 +12,7 @@ from typing import Literal
 from gateway.http.answers import Scope, header
 from gateway.http.ids import current, traceparent, well_formed
 
-AccessMode = Literal["sampled", "on"]
+AccessMode = Literal["off", "sampled", "on"]
 SAMPLE = 100
 _FORWARDED_LIMIT = 64
 
@@ -28,6 +28,8 @@ class AccessLog:
 
     def __init__(self, mode: AccessMode) -> None:
         self._every = SAMPLE if mode == "sampled" else 1
+        self.enabled = mode != "off"
+        """Whether anything is ever to be written; whoever asks ``wants`` asks this first, once."""
         self._seen = 0
 
     def wants(self, status: int) -> bool:

@@ -56,12 +56,12 @@ class HttpApp:
         clock: Clock,
         counters: Counters,
         random_bits: Callable[[int], int],
-        access: AccessLog | None,
+        access: AccessLog,
     ) -> None:
         self.draining = False
         self._monotonic, self._wall = clock.monotonic, clock.wall
         self._random_bits = random_bits
-        self._access = access
+        self._access = access if access.enabled else None
         self._tally = Tally(counters)
         self._hot = HotAnswers()
         codings = Codings()

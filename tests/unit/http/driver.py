@@ -144,7 +144,7 @@ class Site:
 
     boards: tuple[Board, ...] = (Board(name="downloads", key="lb:downloads"),)
     dialects: tuple[Any, ...] = ()
-    access: AccessMode | None = None
+    access: AccessMode = "off"
 
     def __post_init__(self) -> None:
         """Put it together."""
@@ -160,7 +160,7 @@ class Site:
             clock=self.clock,
             counters=self.counters,
             random_bits=random.Random(7).getrandbits,
-            access=None if self.access is None else AccessLog(self.access),
+            access=AccessLog(self.access),
         )
 
     async def get(self, target: str | bytes, headers: Pairs = (), method: str = "GET", **scope: Any) -> Got:
