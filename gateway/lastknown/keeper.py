@@ -46,14 +46,13 @@ Adopt = Callable[[Target, Snapshot], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperLimits:
-    """Seconds between two saves of a board, how old a kept one may be, and when a finished period is final.
+    """Seconds between two saves of a board, and how old a kept one may be.
 
     ``families``: whether boards of families, which clients' requests bring about, are saved too.
     """
 
     interval_s: float = 10.0
     keep_s: float = 86_400.0
-    settle_s: float = 600.0
     families: bool = False
 
 
@@ -174,7 +173,7 @@ class Keeper:
             return None
         if target.board.is_family and not self._limits.families:
             return None
-        if target.period is not None and self._clock.wall() >= target.period.end + self._limits.settle_s:
+        if target.period is not None and self._clock.wall() >= target.period.end + target.board.settle_s:
             return None
         return target
 
