@@ -1,0 +1,207 @@
+"""A cluster is read through its replicas, also while slots move, and its redirects cost one hop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.crc import key_slot
+
+from tests.origins import RealOrigin, board, origin_at, rank, soon
+from tests.servers import RedisCluster, RedisServer
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+
+@pytest.fixture(scope="module")
+def shared(module_stack: contextlib.ExitStack) -> RedisCluster:
+    return module_stack.enter_context(RedisCluster())
+
+
+@pytest.fixture
+def cluster(shared: RedisCluster) -> RedisCluster:
+    """Give the module's cluster: empty, statistics at zero."""
+    shared.reset()
+    return shared
+
+
+@pytest.fixture
+async def origin(cluster: RedisCluster) -> AsyncIterator[RealOrigin]:
+    async with origin_at(cluster.settings) as running:
+        await soon(lambda: set(running.states().values()) == {"up"}, within_s=5)
+        yield running
+
+
+def boards_of_every_shard(cluster: RedisCluster, prefix: str = "lb") -> list[str]:
+    """Write three members to one board a shard and return the boards' keys."""
+    keys = [next(f"{prefix}:{n}" for n in itertools.count() if key_slot(f"{prefix}:{n}".encode()) in slots)
+            for slots in cluster.ranges]  # fmt: skip
+    for key in keys:
+        cluster.write("ZADD", key, 10, "ann", 20, "bob", 30, "cyd")
+    return keys
+
+
+def calls(nodes: list[RedisServer], command: str = "evalsha") -> int:
+    return sum(node.commandstats().get(command, 0) for node in nodes)
+
+
+def replicas(cluster: RedisCluster) -> list[RedisServer]:
+    return [node for node in cluster.nodes if node.info()["role"] == "slave"]
+
+
+def primaries(cluster: RedisCluster) -> list[RedisServer]:
+    return [node for node in cluster.nodes if node.info()["role"] == "master"]
+
+
+def moved(cluster: RedisCluster) -> int:
+    return sum(node.errorstats().get("MOVED", 0) for node in cluster.nodes)
+
+
+async def test_replicas_answer_every_read_also_on_connections_that_were_opened_again(
+    cluster: RedisCluster, origin: RealOrigin
+) -> None:
+    keys = boards_of_every_shard(cluster)
+
+    async def read_all(times: int) -> None:
+        for _ in range(times):
+            for key in keys:
+                target = board(key)
+                one, window, around = await asyncio.gather(
+                    origin.member(target, b"bob"), origin.window(target, 1, 100), origin.neighbors(target, b"bob", 1, 1)
+                )
+                assert (rank(one), window.total, len(around.entries)) == (2, 3, 3)
+
+    await read_all(50)
+    for node in cluster.nodes:
+        node.call("CLIENT", "KILL", "TYPE", "normal")
+    await read_all(50)
+    assert calls(replicas(cluster)) >= 890
+    assert calls(primaries(cluster)) <= 10  # the reads of the millisecond in which no replica was connected
+    assert moved(cluster) == 0
+
+
+async def test_a_hash_tag_decides_where_a_key_is_read(cluster: RedisCluster, origin: RealOrigin) -> None:
+    for key in ("lb:{clan}:week", "{clan}", "lb:{}x", "a{b}{c}", "{unclosed", "☃{é}"):
+        cluster.write("ZADD", key, 10, "ann", 20, "bob")
+        assert rank(await origin.member(board(key), b"ann")) == 2
+    assert moved(cluster) == 0
+
+
+async def test_profiles_may_lie_in_another_slot_than_their_board(cluster: RedisCluster, origin: RealOrigin) -> None:
+    first, *_, other = boards_of_every_shard(cluster)
+    names = other + "-names{" + other + "}"
+    cluster.write("HSET", names, "bob", "Bob the Builder")
+    assert cluster.owner(names) is not cluster.owner(first)
+    window = await origin.window(board(first, profiles=names), 1, 3)
+    assert [(entry.member, entry.profile) for entry in window.entries] == [
+        (b"cyd", None),
+        (b"bob", b"Bob the Builder"),
+        (b"ann", None),
+    ]
+    assert not window.profiles_missing
+
+
+async def test_lag_is_known_of_every_shard(cluster: RedisCluster, origin: RealOrigin) -> None:
+    reports = origin.reads.nodes()
+    assert {report.shard for report in reports} == {0, 1, 2}
+    assert len(reports) == 6
+    assert all(report.lag_s is not None and report.lag_s < 2 for report in reports)
+    replica = cluster.replica_of(cluster.nodes[0])
+    replica.freeze()
+    await soon(lambda: origin.states()[replica.address] != "up", within_s=5)
+    assert sum(state == "up" for state in origin.states().values()) >= 4
+    replica.thaw()
+    await soon(lambda: origin.states()[replica.address] == "up", within_s=8)
+
+
+async def test_a_slot_half_moved_costs_one_hop_a_read(cluster: RedisCluster, origin: RealOrigin) -> None:
+    cluster.write("ZADD", "{half}board", 10, "p1", 20, "p2")
+    source = cluster.owner("{half}board")
+    target = cluster.other_primary(source)
+    cluster.begin_migration("{half}board", target)
+    cluster.move_keys("{half}board", source, target)
+    for node in cluster.nodes:
+        node.call("CONFIG", "RESETSTAT")
+    exact = board("{half}board", read_from="primary")
+    for _ in range(50):
+        assert rank(await origin.member(exact, b"p1")) == 2
+    assert target.errorstats().get("MOVED", 0) <= 1
+    assert source.errorstats().get("ASK", 0) <= 50
+    assert calls([source, target]) <= 101
+    cluster.end_migration("{half}board", target)
+    for _ in range(20):
+        assert rank(await origin.member(exact, b"p1")) == 2
+    assert moved(cluster) <= 3
+
+
+async def test_an_absent_key_is_absent_only_if_the_slots_owner_says_so(
+    cluster: RedisCluster, origin: RealOrigin
+) -> None:
+    assert (await origin.window(board("{gone}ghost"), 1, 10)).total == 0
+    cluster.write("ZADD", "{gone}board", 10, "p1", 20, "p2")
+    source = cluster.owner("{gone}board")
+    target = cluster.other_primary(source)
+    cluster.begin_migration("{gone}board", target)
+    cluster.move_keys("{gone}board", source, target)
+    assert (await origin.window(board("{gone}board"), 1, 10)).total == 2  # its replica says: no such key
+    assert rank(await origin.member(board("{gone}board"), b"p1")) == 2
+    assert (await origin.window(board("{gone}other"), 1, 10)).total == 0  # absent at the owner, and after its ASK
+    cluster.end_migration("{gone}board", target)
+    assert (await origin.window(board("{gone}board"), 1, 10)).total == 2
+
+
+async def test_every_read_is_right_while_a_slot_moves_there_and_back(cluster: RedisCluster, origin: RealOrigin) -> None:
+    scores: list[str] = [word for n in range(200) for word in (str(n), f"p{n}")]
+    cluster.write("ZADD", "{moving}board", *scores)
+    first = cluster.owner("{moving}board")
+    moving = True
+    wrong: list[object] = []
+    count = 0
+
+    async def load() -> None:
+        nonlocal count
+        while moving:
+            one = await origin.member(board("{moving}board"), b"p150")
+            window = await origin.window(board("{moving}board"), 1, 100)
+            if rank(one) != 50 or window.total != 200 or one.stamp.stale:
+                wrong.append((one, window.total))
+            count += 2
+            await asyncio.sleep(0.001)
+
+    loads = [asyncio.create_task(load()) for _ in range(4)]
+    for target in (cluster.other_primary(first), first) * 2:
+        await asyncio.to_thread(cluster.migrate, "{moving}board", target)
+        await asyncio.sleep(0.3)
+    moving = False
+    await asyncio.gather(*loads)
+    assert not wrong
+    assert count > 100
+
+
+async def test_a_flood_of_redirects_is_one_refresh_of_the_map(cluster: RedisCluster, origin: RealOrigin) -> None:
+    keys = [f"{{flood}}{n}" for n in range(100)]
+    for key in keys:
+        cluster.owner("{flood}0").call("ZADD", key, 1, "p1")
+    source = cluster.owner("{flood}0")
+    await asyncio.to_thread(cluster.migrate, "{flood}0", cluster.other_primary(source))
+    before = calls(cluster.nodes, "cluster|slots")
+    answers = await asyncio.gather(*(origin.member(board(key), b"p1") for key in keys))
+    assert {rank(answer) for answer in answers} == {1}
+    await asyncio.sleep(0.6)
+    assert 1 <= calls(cluster.nodes, "cluster|slots") - before <= 3 * 5
+
+
+async def test_reading_a_cluster_keeps_a_few_connections(cluster: RedisCluster) -> None:
+    keys = boards_of_every_shard(cluster)
+    before = [int(node.info("stats")["total_connections_received"]) for node in cluster.nodes]
+    async with origin_at(cluster.settings) as origin:
+        for _ in range(20):
+            await asyncio.gather(*(origin.member(board(key), b"bob") for key in keys for _ in range(33)))
+    opened = [
+        int(node.info("stats")["total_connections_received"]) - count
+        for node, count in zip(cluster.nodes, before, strict=True)
+    ]
+    assert all(count <= 4 for count in opened), opened
