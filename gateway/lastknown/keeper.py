@@ -38,6 +38,9 @@ _AGAIN_S = 300.0
 """How often a board that does not change is saved all the same, so that its age stays about true after a restart."""
 _PRUNE_EVERY_S = 3600.0
 
+RESTORE_WAIT_S = 1.0
+"""How long a start waits for boards to come back: /livez has to answer within two seconds whatever a store does."""
+
 Resolve = Callable[[str, str | None], Target]
 """Find the target of a leaderboard's name and a period's label (None: no periods); raises ``RequestError``."""
 
@@ -89,6 +92,8 @@ class Keeper:
         self._limits = limits
         self._saved: dict[SnapshotKey, _Saved] = {}
         self._task: asyncio.Task[None] | None = None
+        self._restoring: asyncio.Task[None] | None = None
+        self._adopted = 0
         self._failing = False
         saves = counters.counter("gateway_last_known_saves_total", "Saves of last known boards.", ("outcome",))
         self._count_saved, self._count_younger, self._count_failed = map(saves.cell, ("saved", "younger", "failed"))
@@ -105,11 +110,11 @@ class Keeper:
 
     async def stop(self, limit_s: float) -> None:
         """Stop, and save what changed since, within the limit. Never raises."""
-        task, self._task = self._task, None
-        if task is not None:
+        tasks = [task for task in (self._task, self._restoring) if task is not None]
+        self._task = self._restoring = None
+        for task in tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(limit_s):
                 await self.save(last=True)
@@ -219,22 +224,27 @@ class Keeper:
     # --- restoring ----------------------------------------------------------------------------------------------------
 
     async def restore(self, targets: Iterable[Target], adopt: Adopt) -> int:
-        """Bring back these boards, and families if they are kept; return how many were adopted. Never raises.
+        """Bring back these boards, and families if they are kept; return how many were adopted so far. Never raises.
 
-        ``adopt`` is called only with boards read within ``keep_s``. The first failure of the store ends it: at start
-        nobody waits for a store that does not answer.
+        ``adopt`` is called only with boards read within ``keep_s``. The first failure of the store ends it. A slow one
+        holds up a start for ``RESTORE_WAIT_S`` at most; what it still has comes in behind.
         """
+        self._restoring = asyncio.create_task(self._restore_all(list(targets), adopt), name="restore last known boards")
+        done, _ = await asyncio.wait({self._restoring}, timeout=RESTORE_WAIT_S)
+        if not done:
+            log.warning("last known store is slow: boards are still being restored while the gateway starts")
+        return self._adopted
+
+    async def _restore_all(self, targets: Iterable[Target], adopt: Adopt) -> None:
         wanted = {_name(SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT)): target for target in targets}
-        adopted = 0
         try:
             if self._limits.families:
                 wanted |= await self._family_boards()
             for batch in _batches(list(wanted.items()), _AT_ONCE):
-                adopted += sum(await asyncio.gather(*(self._restore(*item, adopt) for item in batch)))
+                await asyncio.gather(*(self._restore(*item, adopt) for item in batch))
         except StoreError as error:
             self._restores.add("failed")
             self._tell(error, worked=False)
-        return adopted
 
     async def _family_boards(self) -> dict[Name, Target]:
         found = {}
@@ -245,11 +255,11 @@ class Keeper:
                     found[name] = target
         return found
 
-    async def _restore(self, name: Name, target: Target, adopt: Adopt) -> bool:
+    async def _restore(self, name: Name, target: Target, adopt: Adopt) -> None:
         kept = await self._store.get(name)
         outcome = self._adopt(kept, target, adopt)
         self._restores.add(outcome)
-        return outcome == "restored"
+        self._adopted += outcome == "restored"
 
     def _adopt(self, kept: Kept | None, target: Target, adopt: Adopt) -> str:
         if kept is None:

@@ -392,6 +392,24 @@ async def test_restoring_from_a_store_that_fails_ends_with_the_first_failure(
     assert await families.restore("race") == 0
 
 
+async def test_a_slow_store_holds_up_a_start_only_for_a_moment_and_brings_boards_back_behind_it(
+    clock: FakeClock, store: FakeStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    former = Instance(clock, store)
+    former.hold("race", {"ann": 1})
+    await former.keeper.save()
+    monkeypatch.setattr("gateway.lastknown.keeper.RESTORE_WAIT_S", 0.001)
+    store.hold_s = 60
+    now, stopped = Instance(clock, store), Instance(clock, store)
+    assert await now.restore("race") == 0
+    assert await stopped.restore("race") == 0
+    assert len(caplog.records) == 2
+    await stopped.keeper.stop(0.01)
+    await clock.elapse(60)
+    assert now.adopted.keys() == {"race"}
+    assert stopped.adopted == {}
+
+
 async def test_boards_too_old_to_be_served_are_forgotten_in_time(
     clock: FakeClock, store: FakeStore, instance: Instance
 ) -> None:

@@ -1,0 +1,267 @@
+"""Shared tier: encoded snapshots in a Redis of its own, so that many instances pay one origin read per TTL.
+
+Knows: aiocache's Redis cache, leases, the loader it wraps.
+Must not know: HTTP, where boards are read, freshness beyond how long an entry lives.
+
+One load, in words: 1. ask the tier; what lies there is younger than the TTL by the tier's own clock. 2. With nothing
+there, take the lease: who gets it loads, puts the snapshot there and gives the lease back. 3. Who does not get it
+waits for the snapshot, for a bounded time. Whatever goes wrong, or takes too long, ends in a load of one's own, as if
+the tier were off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+
+from aiocache import RedisCache  # type: ignore[import-untyped]  # ships no stubs
+from aiocache.serializers import NullSerializer  # type: ignore[import-untyped]  # ships no stubs
+from redis.asyncio import BlockingConnectionPool
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from gateway import encode
+from gateway.clock import Clock
+from gateway.counters import Counters
+from gateway.encode import Snapshot
+from gateway.fingerprint import fingerprint
+from gateway.loader import Loader
+from gateway.model import SnapshotKey, Target
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_CONNECTIONS = 8
+_FIRST_REST_S, _LONGEST_REST_S = 0.5, 8.0
+"""How long the tier is left alone after a failure; doubled with each one more."""
+_POLLS_S = (0.002, 0.004, 0.008, 0.016)
+"""Pauses between looks at the tier while another instance loads, the last one repeated: most loads take 2 ms."""
+_WAIT_SHARE = 0.6
+"""The part of a load's budget spent waiting for another instance; the rest is for a load of one's own."""
+_LEAST_LIFE_S = 0.005
+
+# One command, one instant: an age read apart from its entry could belong to the entry before or after it.
+_GET = "return {redis.call('get', KEYS[1]), redis.call('pttl', KEYS[1])}"
+# A lease that ran out may be another instance's by now.
+_RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+
+
+class Found(NamedTuple):
+    """An entry of the tier and its age in seconds, by the tier's clock."""
+
+    blob: bytes
+    age_s: float
+
+
+class TierError(Exception):
+    """The tier did not do what was asked, in time."""
+
+
+class _Taken(TierError):
+    """Another instance holds the lease."""
+
+
+class SharedTier:
+    """Blobs and leases in a Redis of their own. Each operation takes ``timeout_s`` at most, or raises ``TierError``.
+
+    After a failure the tier rests: ``away`` says so, and nothing is asked of it. ``random`` gives numbers in [0, 1)
+    that differ between instances. The account needs ``GET``, ``PTTL``,
+    ``SET``, ``PSETEX``, ``DEL`` and ``EVAL`` on keys under ``prefix``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str,
+        ttl_s: float,
+        timeout_s: float,
+        clock: Clock,
+        counters: Counters,
+        random: Callable[[], float],
+    ) -> None:
+        self.ttl_s = ttl_s
+        self.timeout_s = timeout_s
+        self._prefix = prefix
+        self._clock = clock
+        self._random = random
+        self._cache = _cache(url, timeout_s)
+        self._failures = 0
+        self._away_until = 0.0
+        self.loads = counters.counter(
+            "gateway_shared_tier_loads_total", "Loads by what the shared tier did for them.", ("outcome",)
+        )
+
+    @property
+    def away(self) -> bool:
+        """Whether the tier rests after a failure."""
+        return self._clock.monotonic() < self._away_until
+
+    def name_of(self, target: Target, key: SnapshotKey, life_s: float) -> str:
+        """Return an entry's key: instances that were configured otherwise use others."""
+        made_of = fingerprint(target).hex()
+        return f"{self._prefix}{key.leaderboard}:{key.label or ''}:{key.first}-{key.last}:{made_of}:{life_s * 1000:.0f}"
+
+    async def get(self, name: str, life_s: float) -> Found | None:
+        """Return an entry that was put there with this whole life, and its age."""
+        # aiocache answers None for everything where AIOCACHE_DISABLE is set in the environment.
+        blob, left_ms = await self._ask(lambda: self._cache.raw("eval", _GET, 1, name)) or (None, 0)
+        if blob is None or left_ms <= 0:
+            return None
+        return Found(blob, max(0.0, life_s - left_ms / 1000))
+
+    async def put(self, name: str, blob: bytes, left_s: float) -> None:
+        """Keep an entry for what is left of its life."""
+        await self._ask(lambda: self._cache.set(name, blob, ttl=float(left_s)))
+
+    async def lease(self, name: str, lease_s: float) -> str | None:
+        """Take the lease on an entry; return what gives it back, None if another instance has it."""
+        token = f"{self._random()}"  # 53 bits: enough to tell the few instances apart that lease one entry at once
+        try:
+            await self._ask(lambda: self._cache.add(_lease(name), token, ttl=float(lease_s)))
+        except _Taken:
+            return None
+        return token
+
+    async def release(self, name: str, token: str) -> None:
+        """Give a lease back, unless it ran out."""
+        await self._ask(lambda: self._cache.raw("eval", _RELEASE, 1, _lease(name), token))
+
+    async def stop(self) -> None:
+        """Close the connections. Not ``cache.close()``: what it calls is deprecated in redis-py."""
+        await self._cache.client.aclose()
+
+    async def _ask(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run one operation; the one place where aiocache's and redis-py's errors become ours."""
+        try:
+            result = await operation()
+        except ValueError as error:  # aiocache's word for a key that `add` found there
+            raise _Taken from error
+        except (RedisError, OSError, TimeoutError) as error:
+            self._rest(error)
+            raise TierError(str(error)) from error
+        if self._failures:
+            self._failures = 0
+            log.warning("shared tier works again")
+        return result
+
+    def _rest(self, error: Exception) -> None:
+        if not self._failures:
+            log.warning("shared tier fails, boards are loaded as if it were off: %s", error or type(error).__name__)
+        rest_s = min(_FIRST_REST_S * 2.0 ** min(self._failures, 8), _LONGEST_REST_S)
+        self._away_until = self._clock.monotonic() + rest_s
+        self._failures += 1
+
+
+class SharedTierLoader:
+    """A loader that shares what it loads with other instances.
+
+    ``budget_s`` is what the whole load may take: waiting for another instance never uses it up.
+    """
+
+    def __init__(self, inner: Loader, tier: SharedTier, *, clock: Clock, budget_s: float) -> None:
+        self._inner = inner
+        self._tier = tier
+        self._clock = clock
+        self._wait_s = budget_s * _WAIT_SHARE
+        # Longer than any load: a lease that ends while its load is slow would let everybody load, just then.
+        self._lease_s = budget_s + 4 * tier.timeout_s
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def load(self, target: Target, key: SnapshotKey) -> Snapshot:
+        """Load from the tier, else as the inner loader does, raising what it raises."""
+        life_s = min(self._tier.ttl_s, target.board.ttl_s)
+        if life_s <= 0 or self._tier.away:
+            self._tier.loads.add("skipped")
+            return await self._inner.load(target, key)
+        name = self._tier.name_of(target, key, life_s)
+        token = None
+        try:
+            shared, token = await self._shared(name, key, life_s)
+            if shared is not None:
+                return shared
+            self._tier.loads.add("miss")
+        except TierError:
+            self._tier.loads.add("failed")
+        return await self._load(target, key, name, token)
+
+    async def stop(self) -> None:
+        """Let what is being put into the tier end; each takes a few time-outs at most."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _shared(self, name: str, key: SnapshotKey, life_s: float) -> tuple[Snapshot | None, str | None]:
+        """Return what the tier holds, waiting for it while another instance loads; else the lease, if it was free."""
+        deadline = self._clock.monotonic() + self._wait_s
+        polls = 0
+        while True:
+            began = self._clock.monotonic()
+            found = await self._tier.get(name, life_s)
+            snapshot = None if found is None else self._snapshot(found, key, began)
+            if snapshot is not None:
+                self._tier.loads.add("waited" if polls else "hit")
+                return snapshot, None
+            token = await self._tier.lease(name, self._lease_s)
+            if token is not None or self._clock.monotonic() >= deadline:
+                return None, token
+            await self._clock.sleep(_POLLS_S[min(polls, len(_POLLS_S) - 1)])
+            polls += 1
+
+    def _snapshot(self, found: Found, key: SnapshotKey, began: float) -> Snapshot | None:
+        try:
+            read = encode.restore(found.blob, key, monotonic=began, wall=self._clock.wall())
+        except ValueError:
+            return None  # of another version: it is replaced
+        # By the tier's clock: another instance's wall clock says nothing about an age.
+        return Snapshot(key, read.content, began=began - found.age_s, as_of=read.as_of)
+
+    async def _load(self, target: Target, key: SnapshotKey, name: str, token: str | None) -> Snapshot:
+        snapshot = None
+        try:
+            snapshot = await self._inner.load(target, key)
+            return snapshot
+        finally:
+            # Behind the answer: who waits here need not wait for the tier as well. Failed or cancelled, the lease goes
+            # back all the same, and another instance tries.
+            task = asyncio.create_task(self._share(target, name, snapshot, token), name="shared tier")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _share(self, target: Target, name: str, snapshot: Snapshot | None, token: str | None) -> None:
+        try:
+            if snapshot is not None and not snapshot.stale and not snapshot.short_lived and not self._tier.away:
+                life_s = min(self._tier.ttl_s, target.board.ttl_s)
+                left_s = life_s - (self._clock.monotonic() - snapshot.began)
+                if left_s >= _LEAST_LIFE_S:
+                    await self._tier.put(name, snapshot.dump(), left_s)
+            if token is not None:
+                await self._tier.release(name, token)
+        except TierError:
+            return  # told and counted already; the lease runs out by itself
+
+
+def _lease(name: str) -> str:
+    return f"{name}:lease"
+
+
+def _cache(url: str, timeout_s: float) -> Any:
+    """Build aiocache's Redis cache for a URL: one attempt an operation, and a bounded wait for a connection."""
+    parts: dict[str, Any] = dict(parse_url(url))
+    return RedisCache(
+        serializer=NullSerializer(encoding=None),
+        timeout=timeout_s,
+        endpoint=parts.pop("host", "127.0.0.1"),
+        port=parts.pop("port", 6379),
+        db=parts.pop("db", 0),
+        password=parts.pop("password", None),
+        pool_max_size=_CONNECTIONS,
+        create_connection_timeout=timeout_s,
+        connection_pool_class=BlockingConnectionPool,
+        # redis-py's defaults are ten retries and 5 s; aiocache cancels an operation that is late, which closes its
+        # connection, so that no later reply can be taken for another's.
+        connection_pool_kwargs={**parts, "timeout": timeout_s, "retry": Retry(NoBackoff(), 0)},
+    )

@@ -1,0 +1,342 @@
+"""The shared tier on a real Redis: one load for many instances, never older than its TTL, no loss when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from random import Random
+
+import pytest
+
+from gateway.clock import SystemClock
+from gateway.counters import Counters
+from gateway.encode import Content, Snapshot
+from gateway.errors import OriginUnavailable
+from gateway.model import Board, Entry, SnapshotKey, Stamp, Target, Window
+from gateway.sharedtier import SharedTier, SharedTierLoader
+from tests.servers import RedisServer
+
+pytestmark = pytest.mark.xdist_group("lastknown")
+
+ACCOUNT = (
+    "user tier on >secret resetchannels ~lbgw:* -@all +get +pttl +set +psetex +del +eval +hello +auth +select +client"
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with RedisServer(acl=[ACCOUNT]) as redis:
+        yield redis
+
+
+@pytest.fixture(autouse=True)
+def empty(server: RedisServer) -> None:
+    server.call("FLUSHALL")
+
+
+class Origin:
+    """A loader that counts, takes its time and fails when told to."""
+
+    def __init__(self) -> None:
+        self.loads = 0
+        self.takes_s = 0.0
+        self.error: Exception | None = None
+        self.stale = self.short_lived = False
+        self.age_s = 0.0
+
+    async def load(self, target: Target, key: SnapshotKey) -> Snapshot:
+        self.loads += 1
+        number = self.loads
+        began = time.monotonic() - self.age_s
+        await asyncio.sleep(self.takes_s)
+        if self.error is not None:
+            raise self.error
+        stamp = Stamp(began, time.time())
+        content = Content.of(target, key.first, Window(stamp, 1, [Entry(1, b"ann", float(number))]))
+        return Snapshot(key, content, began=began, as_of=stamp.as_of, stale=self.stale, short_lived=self.short_lived)
+
+
+class SkewedClock(SystemClock):
+    """This machine's clock, with wall time an hour or so off."""
+
+    def __init__(self, skew_s: float) -> None:
+        self._skew_s = skew_s
+
+    def wall(self) -> float:
+        return time.time() + self._skew_s
+
+
+class Instances:
+    """Gateway instances that share one tier and one origin."""
+
+    def __init__(self, url: str, origin: Origin) -> None:
+        self.url = url
+        self.origin = origin
+        self.tiers: list[SharedTier] = []
+        self.loaders: list[SharedTierLoader] = []
+        self.counters = Counters()
+        self.random = Random(7)
+
+    def add(
+        self, *, ttl_s: float = 1.0, timeout_s: float = 0.5, budget_s: float = 1.0, clock: SystemClock | None = None
+    ) -> SharedTierLoader:
+        tier = SharedTier(
+            self.url,
+            prefix="lbgw:",
+            ttl_s=ttl_s,
+            timeout_s=timeout_s,
+            clock=clock or SystemClock(),
+            counters=self.counters,
+            random=self.random.random,
+        )
+        loader = SharedTierLoader(self.origin, tier, clock=clock or SystemClock(), budget_s=budget_s)
+        self.tiers.append(tier)
+        self.loaders.append(loader)
+        return loader
+
+    def outcomes(self) -> dict[str, int]:
+        cells = self.counters.counters["gateway_shared_tier_loads_total"].cells
+        return {outcome: cell[0] for (outcome,), cell in cells.items()}
+
+    async def settle(self) -> None:
+        """Wait for what is put into the tier behind the answers."""
+        for loader in self.loaders:
+            await loader.stop()
+
+    async def stop(self) -> None:
+        await self.settle()
+        for tier in self.tiers:
+            await tier.stop()
+
+
+@pytest.fixture
+async def instances(server: RedisServer) -> AsyncIterator[Instances]:
+    several = Instances(f"redis://tier:secret@{server.address}/0", Origin())
+    yield several
+    await several.stop()
+
+
+def target_of(board: Board | None = None) -> Target:
+    board = board or Board(name="race", key="lb:race", ttl_s=1.0)
+    return Target(board, board.name, board.key.encode())
+
+
+RACE = target_of()
+TOP = SnapshotKey("race", None, 1, 100)
+
+
+def number_of(snapshot: Snapshot) -> bytes:
+    return snapshot.content.rows.partition(b'"score":')[2]
+
+
+async def test_many_instances_pay_one_origin_read_and_leave_nothing_behind(
+    server: RedisServer, instances: Instances, caplog: pytest.LogCaptureFixture
+) -> None:
+    instances.origin.takes_s = 0.05
+    for _ in range(8):
+        instances.add()
+    snapshots = await asyncio.gather(*(loader.load(RACE, TOP) for loader in instances.loaders))
+    assert instances.origin.loads == 1
+    assert len({snapshot.content.rendering(1, 100, stale=False).form("identity") for snapshot in snapshots}) == 1
+    assert instances.outcomes() == {"miss": 1, "waited": 7}
+    assert (await instances.add().load(RACE, TOP)).content.total == 1
+    assert instances.outcomes()["hit"] == 1
+    await instances.settle()
+    (entry,) = server.call("KEYS", "*")
+    assert entry.startswith(b"lbgw:race::1-100:")
+    assert 0 < server.call("PTTL", entry) <= 1000
+    await instances.stop()
+    clients = server.call("CLIENT", "LIST").decode()
+    assert "user=tier" not in clients
+    assert caplog.records == []
+
+
+async def test_an_entry_is_never_older_than_its_ttl_whatever_the_wall_clocks_say(instances: Instances) -> None:
+    instances.origin.age_s = 0.15  # read from Redis that long before it came back
+    began = time.monotonic()
+    first = await instances.add(ttl_s=0.3).load(RACE, TOP)
+    await instances.settle()
+    for skew_s in (-3600.0, 3600.0):
+        shared = await instances.add(ttl_s=0.3, clock=SkewedClock(skew_s)).load(RACE, TOP)
+        assert shared.as_of == first.as_of
+        assert first.began - 0.05 <= shared.began <= first.began + 0.05
+    while instances.origin.loads == 1:
+        await instances.loaders[1].load(RACE, TOP)
+        await asyncio.sleep(0.005)
+    assert time.monotonic() - began < 0.3, "half of its life was over when it came into the tier"
+
+
+async def test_a_load_slower_than_any_pause_is_still_one_load(instances: Instances) -> None:
+    instances.origin.takes_s = 0.5  # within the wait of 0.6 s, and far longer than the tier's own time-out
+    for _ in range(6):
+        instances.add(timeout_s=0.2)
+    await asyncio.gather(*(loader.load(RACE, TOP) for loader in instances.loaders))
+    assert instances.origin.loads == 1
+
+
+async def test_waiting_for_another_instance_is_bounded_and_ends_in_a_load_of_ones_own(
+    server: RedisServer, instances: Instances
+) -> None:
+    """The holder of the lease was killed: its lease outlives it."""
+    loader = instances.add(budget_s=0.25)
+    name = instances.tiers[0].name_of(RACE, TOP, 1.0)
+    server.call("SET", f"{name}:lease", "somebody")
+    began = time.monotonic()
+    await loader.load(RACE, TOP)
+    assert 0.14 < time.monotonic() - began < 0.6
+    assert instances.outcomes() == {"miss": 1}
+    await instances.settle()
+    assert server.call("GET", f"{name}:lease") == b"somebody", "a lease is only given back by who took it"
+    assert server.call("EXISTS", name) == 1, "what was loaded is shared all the same"
+
+
+async def test_a_load_that_fails_gives_the_lease_back_and_the_next_instance_tries(instances: Instances) -> None:
+    failing, waiting = instances.add(), instances.add()
+    instances.origin.takes_s, instances.origin.error = 0.1, OriginUnavailable()
+    first = asyncio.create_task(failing.load(RACE, TOP))
+    await asyncio.sleep(0.05)
+    second = asyncio.create_task(waiting.load(RACE, TOP))
+    await asyncio.sleep(0.01)
+    began = time.monotonic()
+    with pytest.raises(OriginUnavailable):
+        await first
+    instances.origin.error = None
+    assert number_of(await second) == b"2}"
+    assert time.monotonic() - began < 0.4
+    assert instances.origin.loads == 2
+
+
+async def test_a_cancelled_load_gives_the_lease_back(server: RedisServer, instances: Instances) -> None:
+    instances.origin.takes_s = 30
+    task = asyncio.create_task(instances.add().load(RACE, TOP))
+    await asyncio.sleep(0.1)
+    assert len(server.call("KEYS", "*:lease")) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await instances.settle()
+    assert server.call("KEYS", "*") == []
+
+
+@pytest.mark.parametrize("what", ["stale", "short_lived"])
+async def test_what_is_not_wholly_good_is_not_shared(server: RedisServer, instances: Instances, what: str) -> None:
+    setattr(instances.origin, what, True)
+    await instances.add().load(RACE, TOP)
+    await instances.settle()
+    assert server.call("KEYS", "*") == []
+
+
+async def test_what_is_too_old_to_live_on_is_not_shared(server: RedisServer, instances: Instances) -> None:
+    instances.origin.age_s = 2
+    await instances.add().load(RACE, TOP)
+    await instances.settle()
+    assert server.call("KEYS", "*") == []
+
+
+async def test_a_board_that_stores_nothing_never_touches_the_tier(server: RedisServer, instances: Instances) -> None:
+    target = target_of(Board(name="race", key="lb:race", ttl_s=0.0))
+    before = server.commandstats()
+    for _ in range(3):
+        await instances.add().load(target, TOP)
+    await instances.add(ttl_s=0.0).load(RACE, TOP)
+    assert instances.origin.loads == 4
+    assert instances.outcomes() == {"skipped": 4}
+    assert server.commandstats().get("eval", 0) == before.get("eval", 0)
+
+
+async def test_instances_configured_otherwise_do_not_share(instances: Instances) -> None:
+    await instances.add().load(RACE, TOP)
+    await instances.settle()
+    for board in (
+        Board(name="race", key="lb:race", order="asc"),
+        Board(name="race", key="lb:race", ties="competition"),
+        Board(name="race", key="lb:other"),
+        Board(name="race", key="lb:race", ttl_s=0.9),
+    ):
+        await instances.add().load(target_of(board), TOP)
+    await instances.add().load(RACE, SnapshotKey("race", None, 101, 200))
+    assert instances.origin.loads == 6
+
+
+async def test_an_entry_of_another_version_is_replaced_and_a_foreign_one_is_stepped_over(
+    server: RedisServer, instances: Instances, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader = instances.add()
+    name = instances.tiers[0].name_of(RACE, TOP, 1.0)
+    server.call("SET", name, b"S9 what is this", "PX", "5000")
+    assert number_of(await loader.load(RACE, TOP)) == b"1}"
+    await instances.settle()
+    assert number_of(await instances.add().load(RACE, TOP)) == b"1}"
+    server.call("DEL", name)
+    server.call("RPUSH", name, "a list")
+    assert number_of(await instances.add().load(RACE, TOP)) == b"2}"
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+async def test_a_tier_that_stops_freezes_and_comes_back_costs_no_load_more_than_a_moment(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with RedisServer() as server:
+        instances = Instances(server.url, Origin())
+        loader = instances.add(timeout_s=0.05, budget_s=0.5)
+        await loader.load(RACE, TOP)
+        await instances.settle()
+        server.freeze()
+        slowest = 0.0
+        for _ in range(50):
+            began = time.monotonic()
+            await loader.load(RACE, TOP)
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 0.3
+        assert instances.origin.loads == 51
+        assert instances.outcomes()["failed"] == 1, "one load pays for it, the others do not ask"
+        server.thaw()
+        server.kill()
+        await asyncio.sleep(0.55)
+        for _ in range(20):
+            await loader.load(RACE, TOP)
+        assert instances.origin.loads == 71
+        assert [record.levelno for record in caplog.records] == [logging.WARNING]
+        server.start()
+        await asyncio.sleep(1.05)
+        await loader.load(RACE, TOP)
+        await instances.settle()
+        assert server.call("KEYS", "*:lease") == []
+        assert len(server.call("KEYS", "*")) == 1
+        assert caplog.records[-1].getMessage() == "shared tier works again"
+        assert len(caplog.records) == 2
+        await instances.stop()
+
+
+async def test_a_tier_that_cannot_be_reached_or_refuses_the_account_is_as_if_it_were_off(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for url in ("redis://127.0.0.1:1/0", f"redis://tier:wrong@{server.address}/0", f"redis://nobody@{server.address}"):
+        caplog.clear()
+        instances = Instances(url, Origin())
+        loader = instances.add(timeout_s=0.2)
+        for _ in range(3):
+            await loader.load(RACE, TOP)
+        assert instances.origin.loads == 3
+        assert len(caplog.records) == 1
+        assert "secret" not in caplog.text
+        assert "wrong" not in caplog.text
+        await instances.stop()
+
+
+async def test_aiocache_switched_off_by_its_own_variable_is_as_if_the_tier_were_off(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOCACHE_DISABLE", "1")
+    for _ in range(2):
+        await instances.add().load(RACE, TOP)
+    assert instances.origin.loads == 2
+
+
+async def test_more_loads_at_once_than_connections_wait_for_one_instead_of_failing(instances: Instances) -> None:
+    loader = instances.add(timeout_s=2.0)
+    keys = [SnapshotKey("race", None, first, first + 99) for first in range(101, 6101, 100)]
+    await asyncio.gather(*(loader.load(RACE, key) for key in keys))
+    assert instances.outcomes() == {"miss": 60}
