@@ -50,7 +50,7 @@ def notes(site: Site) -> Iterator[str]:
     yield "    PUT https://api.cloudflare.com/client/v4/zones/ZONE/rulesets/phases/http_request_cache_settings/entrypoint"
     yield "which replaces the zone's other cache rules: merge them, where there are some."
     yield ""
-    yield "The lives come with every answer, in CDN-Cache-Control (read before Cache-Control), and the tags in Cache-Tag."
+    yield "The lives come with every answer, in CDN-Cache-Control (read before Cache-Control), tags in Cache-Tag."
     yield "Also set: Rules > Settings > Normalize URLs to origin: off, or ids do not arrive byte for byte;"
     yield "Always Online: off, or its copies outlive stale-if-error."
     yield ""

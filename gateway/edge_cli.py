@@ -1,0 +1,233 @@
+"""The commands about edges: ``edge`` prints a configuration, ``purge`` drops boards, ``probe`` measures ages.
+
+Knows: the settings, the edges' configurations, purging, the probe, Redis for the probe's writes.
+Must not know: how any of them is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from redis import Redis, RedisError
+from redis.cluster import RedisCluster
+
+from cdn import purge
+from cdn.edges import cloudflare, nginx, varnish
+from cdn.edges.site import Site
+from cdn.policy import Lives
+from cdn.tags import EVERYTHING, leaderboard_tag, period_tag
+from gateway.app import bound_s
+from gateway.boards import Boards
+from gateway.clock import Clock, SystemClock
+from gateway.errors import GatewayError
+from gateway.load.client import primary
+from gateway.model import Target
+from gateway.probe import MEMBER, Plan, Probe, ProbeFailed, Report
+from gateway.settings import Settings
+
+EDGES: Mapping[str, Callable[[Site], str]] = MappingProxyType(
+    {"nginx": nginx.configuration, "varnish": varnish.configuration, "cloudflare": cloudflare.configuration}
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the three commands; ``commands`` is what ``ArgumentParser.add_subparsers`` returns."""
+    _add_edge(commands.add_parser("edge", help="print the configuration of nginx, Varnish or Cloudflare"))
+    _add_purge(commands.add_parser("purge", help="tell the edges to drop boards"))
+    _add_probe(commands.add_parser("probe", help="measure how old the answers are that clients see"))
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Run the command that was given; return the exit status."""
+    try:
+        match args.command:
+            case "edge":
+                return _edge(args, settings)
+            case "purge":
+                return _purge(args, settings)
+            case _:
+                return _probe(args, settings)
+    except GatewayError as error:
+        _say([f"{args.command}: {error.detail}"], sys.stderr)
+        return 1
+
+
+# ---- edge ----------------------------------------------------------------------------------------------------------
+
+
+def _add_edge(parser: argparse.ArgumentParser) -> None:
+    site = Site()
+    add = parser.add_argument
+    add("edge", choices=sorted(EDGES), help="the program, or the CDN")
+    add("--origin", action="append", metavar="HOST:PORT", help="the gateway; several times for several of them")
+    add("--listen", metavar="ADDRESS", default=site.listen, help=f"nginx: where it listens (default {site.listen})")
+    add("--listen-h2", metavar="ADDRESS", default=site.listen_h2, help='nginx: where it speaks HTTP/2, or "none"')
+    add("--tls-certificate", metavar="FILE", help="nginx: HTTP/2 over TLS with this certificate chain")
+    add("--tls-key", metavar="FILE", help="nginx: and this key")
+    add("--state-dir", metavar="FOLDER", default=site.state_dir, help="nginx: the folder for all that it writes")
+    add("--access-log", metavar="FILE", default=site.access_log, help="nginx: where requests are logged")
+    add("--rate", metavar="N", type=int, default=site.rate_per_s, help="nginx: requests a second of one client; 0: any")
+    add("--trusted-proxy", action="append", metavar="NETWORK", help="nginx: whose X-Forwarded-For is believed")
+    add("--purge-from", action="append", metavar="NETWORK", help="Varnish: who may purge (default: this machine)")
+    add("--purge-secret-file", metavar="FILE", help="Varnish: a file, there, with what a purge must say")
+
+
+def site_of(settings: Settings, args: argparse.Namespace) -> Site:
+    """Return the declaration that every edge's configuration is written from."""
+    defaults = Site()
+    return Site(
+        lives=tuple(
+            Lives(
+                client_ttl_s=board.client_ttl_s,
+                edge_ttl_s=board.edge_ttl_s,
+                stale_while_revalidate_s=board.stale_while_revalidate_s,
+                stale_if_error_s=board.stale_if_error_s,
+            )
+            for board in settings.boards
+        ),
+        dialects=tuple(settings.cdn.dialects),
+        request_budget_s=settings.redis.request_budget_s,
+        origins=tuple(args.origin or [_own_address(settings)]),
+        listen=args.listen,
+        listen_h2=None if args.listen_h2 == "none" else args.listen_h2,
+        tls=(args.tls_certificate, args.tls_key) if args.tls_certificate else None,
+        state_dir=args.state_dir.rstrip("/") or "/",
+        access_log=args.access_log,
+        rate_per_s=args.rate,
+        trusted_proxies=tuple(args.trusted_proxy or ()),
+        purgers=tuple(args.purge_from or defaults.purgers),
+        purge_secret_file=args.purge_secret_file or _secret_file(settings),
+    )
+
+
+def _edge(args: argparse.Namespace, settings: Settings) -> int:
+    if bool(args.tls_certificate) != bool(args.tls_key):
+        raise GatewayError("--tls-certificate and --tls-key belong together.")
+    sys.stdout.write(EDGES[args.edge](site_of(settings, args)))
+    return 0
+
+
+def _own_address(settings: Settings) -> str:
+    """Return where the gateway of these settings is found from its own machine."""
+    host = settings.server.host
+    reached = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 compared, not bound
+    return f"{reached}:{settings.server.port}"
+
+
+def _secret_file(settings: Settings) -> str | None:
+    files: Iterable[Path | None] = (each.token_file for each in settings.cdn.purge if each.edge == "varnish")
+    return next((str(file) for file in files if file is not None), None)
+
+
+# ---- purge ---------------------------------------------------------------------------------------------------------
+
+
+def _add_purge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("leaderboards", nargs="*", metavar="LEADERBOARD", help="names as in URLs")
+    parser.add_argument("--period", metavar="LABEL", help="only this period, by its label")
+    parser.add_argument("--all", action="store_true", help="everything that the edges hold of this gateway")
+
+
+def _purge(args: argparse.Namespace, settings: Settings) -> int:
+    tags = _tags(args)
+    targets = [
+        purge.PurgeTarget(
+            edge=each.edge,
+            url=each.url,
+            service=each.service,
+            zone=each.zone,
+            token=None if each.token is None else each.token.get_secret_value(),
+            timeout_s=each.timeout_ms / 1000,
+            attempts=each.attempts,
+        )
+        for each in settings.cdn.purge
+    ]
+    if not targets:
+        raise GatewayError("The settings name no edge to purge: add [[cdn.purge]] tables.")
+    reports = asyncio.run(purge.purge(targets, tags, sleep=SystemClock.sleep))
+    _say(map(_purge_line, reports))
+    return 0 if all(report.purged for report in reports) else 1
+
+
+def _tags(args: argparse.Namespace) -> Sequence[str]:
+    if args.all and not args.leaderboards:
+        return [EVERYTHING]
+    if args.all or not args.leaderboards:
+        raise GatewayError("Name the leaderboards to purge, or say --all.")
+    if args.period:
+        return [period_tag(name, args.period) for name in args.leaderboards]
+    return [leaderboard_tag(name) for name in args.leaderboards]
+
+
+def _purge_line(report: purge.Purged) -> str:
+    how = f"purged {'softly' if report.soft else 'at once'}" if report.purged else f"NOT purged: {report.reason}"
+    return f"{report.edge:<10} {report.where}  {how} ({report.requests} request{'s' * (report.requests != 1)})"
+
+
+# ---- probe ---------------------------------------------------------------------------------------------------------
+
+
+def _add_probe(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("leaderboard", help="a board that is the probe's alone: its key must be empty, and is emptied at the end")
+    add("--url", default="http://127.0.0.1:8000", help="the edge, or the gateway (default %(default)s)")
+    add("--rate", type=float, default=50.0, metavar="N", help="reads a second (default %(default)s)")
+    add("--seconds", type=float, default=60.0, metavar="N", help="for how long (default %(default)s)")
+
+
+def _probe(args: argparse.Namespace, settings: Settings) -> int:
+    if args.rate <= 0 or args.seconds <= 0:
+        raise ProbeFailed("--rate and --seconds are above 0.")
+    clock = SystemClock()
+    target = Boards(settings.boards).resolve(args.leaderboard, None, clock.wall())
+    if target.board.order != "desc":
+        raise ProbeFailed("The probe needs a board in descending order.")
+    plan = Plan(
+        url=f"{args.url.rstrip('/')}/v1/leaderboards/{quote(args.leaderboard, safe='')}/top?limit=1",
+        reads_per_s=args.rate,
+        seconds=args.seconds,
+        bound_s=bound_s(target.board, settings.redis),
+    )
+    with primary(settings.redis) as client:
+        report = _measured(client, target, plan, clock)
+    _say(report.lines())
+    return 0 if report.kept else 1
+
+
+def _measured(client: Redis | RedisCluster, target: Target, plan: Plan, clock: Clock) -> Report:
+    """Run the probe on a board that nobody else uses, and leave it empty."""
+    try:
+        found: Any = client.execute_command("ZRANGE", target.key, 0, 1)  # type: ignore[no-untyped-call] # redis-py's own
+        if any(member != MEMBER.encode() for member in found):
+            raise ProbeFailed("The board holds members; the probe wants one of its own, and would disturb it.")
+        try:
+            return asyncio.run(_run(client, target.key, plan, clock))
+        finally:
+            client.execute_command("ZREM", target.key, MEMBER)  # type: ignore[no-untyped-call] # redis-py's own
+    except RedisError as error:
+        raise ProbeFailed(f"Redis did not take the probe's writes: {error}") from error
+
+
+async def _run(client: Redis | RedisCluster, key: bytes, plan: Plan, clock: Clock) -> Report:
+    def zadd(score: float) -> None:
+        client.execute_command("ZADD", key, repr(score), MEMBER)  # type: ignore[no-untyped-call] # redis-py's own
+
+    async def write(wall: float) -> None:
+        await asyncio.to_thread(zadd, wall)
+
+    await write(clock.wall())
+    limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
+    async with httpx.AsyncClient(limits=limits) as reader:
+        return await Probe(write, reader, clock).run(plan)
+
+
+def _say(lines: Iterable[str], stream: Any = None) -> None:
+    (stream or sys.stdout).write("".join(f"{line}\n" for line in lines))
