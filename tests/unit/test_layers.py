@@ -15,7 +15,7 @@ LEVELS = {
     2: ["freshness", "store", "encode", "coalesce", "boards", "scorefile", "excerpt", "loader", "fingerprint"],
     3: ["readpath"],
     4: ["http", "replicas", "layouts", "telemetry", "logs", "lastknown", "archive", "sharedtier"],
-    5: ["app", "cli", "__main__", "server", "check", "load", "demo", "edge_cli", "archive_cli"],
+    5: ["app", "cli", "__main__", "server", "check", "load", "demo", "edge_cli", "probe", "archive_cli"],
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names}
 

@@ -27,7 +27,7 @@ TABLES: dict[str, type[Section]] = {
     "leaderboards": LeaderboardSettings,
     "leaderboards.seasons": SeasonSettings,
 }
-SHOWN_ON_PURPOSE = {("last_known", "store"), ("redis", "primary")}
+SHOWN_ON_PURPOSE = {("cdn", "dialects"), ("last_known", "store"), ("redis", "primary")}
 """What the sample sets to something else than the default, uncommented."""
 
 _TABLE = re.compile(r"(# )?\[\[?([a-z_.]+)\]\]?")
