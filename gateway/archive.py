@@ -29,7 +29,7 @@ from gateway.periods import Calendar, Period
 
 log = logging.getLogger(__name__)
 
-_EVERY_S = 60.0
+_FIRST_S, _EVERY_S = 2.0, 60.0
 _BACK, _BACK_FAMILY = 8, 1
 """How many finished periods are looked after: an instance that was away for a week still archives each day. Of a
 family's boards, which may be many thousands, only the last."""
@@ -120,7 +120,7 @@ class Archive:
     # --- the task -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to archive what is final, from a random moment of the first minute on."""
+        """Begin to archive what is final, a moment after the start and then about once a minute."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="archive of finished periods")
 
@@ -133,9 +133,11 @@ class Archive:
                 await task
 
     async def _run(self) -> None:
+        await self._clock.sleep(_FIRST_S * self._random())
         while True:
-            await self._clock.sleep(_EVERY_S * (0.5 + self._random() / 2))
             await self.archive_final()
+            # Instances that turn in step would all look at the same period at once.
+            await self._clock.sleep(_EVERY_S * (0.5 + self._random() / 2))
 
     async def archive_final(self) -> None:
         """Archive every final period that is not; never raises."""

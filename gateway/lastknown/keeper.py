@@ -178,9 +178,7 @@ class Keeper:
             return None
         if target.board.is_family and not self._limits.families:
             return None
-        if target.period is not None and self._clock.wall() >= target.period.end + target.board.settle_s:
-            return None
-        return target
+        return None if self._is_final(target) else target
 
     async def _save(self, save: _Save, *, last: bool) -> StoreError | None:
         target, snapshot, digest = save
@@ -236,7 +234,8 @@ class Keeper:
         return self._adopted
 
     async def _restore_all(self, targets: Iterable[Target], adopt: Adopt) -> None:
-        wanted = {_name(SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT)): target for target in targets}
+        both = (either for target in targets for either in (target, self._former(target)) if either is not None)
+        wanted = {_name(_top(target)): target for target in both}
         try:
             if self._limits.families:
                 wanted |= await self._family_boards()
@@ -245,6 +244,20 @@ class Keeper:
         except StoreError as error:
             self._restores.add("failed")
             self._tell(error, worked=False)
+
+    def _former(self, target: Target) -> Target | None:
+        """Return the period before a target's, while that is not final: the archive does not have it yet."""
+        if target.period is None or target.period.previous is None:
+            return None
+        with contextlib.suppress(RequestError):
+            former = self._resolve(target.leaderboard, target.period.previous)
+            if former.period is not None and not self._is_final(former):
+                return former
+        return None
+
+    def _is_final(self, target: Target) -> bool:
+        period = target.period
+        return period is not None and self._clock.wall() >= period.end + target.board.settle_s
 
     async def _family_boards(self) -> dict[Name, Target]:
         found = {}
@@ -268,7 +281,7 @@ class Keeper:
             return "too_old"
         if not kept.blob.startswith(fingerprint(target)):
             return "reconfigured"
-        key = SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT)
+        key = _top(target)
         try:
             snapshot = encode.restore(
                 kept.blob[FINGERPRINT_BYTES:], key, monotonic=self._clock.monotonic(), wall=self._clock.wall()
@@ -284,6 +297,10 @@ class Keeper:
 def _digest(snapshot: Snapshot) -> bytes:
     content = snapshot.content
     return encode.weak_etag(content.opening, content.rows, b"%d" % content.total)
+
+
+def _top(target: Target) -> SnapshotKey:
+    return SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT)
 
 
 def _name(key: SnapshotKey) -> Name:

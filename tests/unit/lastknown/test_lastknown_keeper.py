@@ -392,6 +392,24 @@ async def test_restoring_from_a_store_that_fails_ends_with_the_first_failure(
     assert await families.restore("race") == 0
 
 
+async def test_a_period_that_just_ended_comes_back_beside_the_running_one_until_it_is_final(
+    clock: FakeClock, store: FakeStore
+) -> None:
+    clock.now_wall = 1_700_006_400.0 + 300  # five minutes after midnight
+    former = Instance(clock, store)
+    former.hold("day", {"ann": 1}, label="2023-11-14")
+    former.hold("day", {"bob": 1})
+    former.hold("day", {"old": 1}, label="2023-11-13")
+    await former.keeper.save()
+    now = Instance(clock, store)
+    adopted: list[str | None] = []
+    await now.keeper.restore([now.target("day")], lambda target, _: adopted.append(target.label))
+    assert adopted == ["2023-11-15", "2023-11-14"]
+    clock.advance(300)
+    await now.keeper.restore([now.target("day")], lambda target, _: adopted.append(target.label))
+    assert adopted == ["2023-11-15", "2023-11-14", "2023-11-15"]
+
+
 async def test_a_slow_store_holds_up_a_start_only_for_a_moment_and_brings_boards_back_behind_it(
     clock: FakeClock, store: FakeStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
