@@ -12,10 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from cdn import policy
 from cdn.dialects import EDGE_LIFE_FIELDS, TAG_FIELDS, Dialect, Headers
 from cdn.policy import Lives
-from cdn.tags import tags_of
 
 Contradiction: TypeAlias = tuple[str, str]
 
@@ -70,20 +68,6 @@ def in_purging(dialects: Sequence[Dialect], edges: Sequence[str]) -> Iterator[Co
                 f"purge[{index}].edge",
                 f'cannot be purged by tag unless dialects holds "{edge}", which sends the tags',
             )
-
-
-def in_lives(lives: Lives) -> Iterator[Contradiction]:
-    """Yield what is wrong in any answer that these lives would give; nothing, if this package is right."""
-    tags = tags_of("any", "any")
-    answers = {
-        "fresh": policy.fresh(lives, tags=tags),
-        "stale": policy.stale(lives, tags=tags),
-        "finished": policy.finished(lives, tags=tags, immutable=True),
-        "uncached": policy.uncached(),
-        "board_not_found": policy.board_not_found(),
-    }
-    for answer, headers in answers.items():
-        yield from ((answer, message) for message in in_headers(headers))
 
 
 def in_headers(headers: Headers) -> Iterator[str]:
