@@ -31,6 +31,7 @@ CONTENT: tuple[tuple[bytes, bytes], ...] = (JSON, NO_RANGES)
 METHODS = b"GET, HEAD, OPTIONS"
 ALLOW: tuple[bytes, bytes] = (b"allow", METHODS)
 PREFLIGHT: tuple[tuple[bytes, bytes], ...] = (
+    CORS[0],
     (b"access-control-allow-methods", METHODS),
     (b"access-control-allow-headers", b"Authorization, If-None-Match"),
     (b"access-control-max-age", b"86400"),  # a day; Chromium keeps it two hours at most

@@ -64,7 +64,8 @@ class Exchange:
             return False
         if self.method != "OPTIONS":
             raise MethodNotAllowed
-        await self.reply(options(self.request_id))
+        preflight = header(self.scope, b"access-control-request-method") is not None
+        await self.reply(options(self.request_id, preflight=preflight))
         return True
 
     @property

@@ -76,9 +76,10 @@ class Responses:
         return [*self._uncached, *retry, (b"x-request-id", request_id)]
 
 
-def options(request_id: bytes) -> Outgoing:
-    """Return the answer to OPTIONS, a browser's preflight or not."""
-    return outgoing(204, [ALLOW, *CORS, *PREFLIGHT, *policy.error(), (b"x-request-id", request_id)])
+def options(request_id: bytes, *, preflight: bool) -> Outgoing:
+    """Return the answer to OPTIONS; a browser's preflight is told more, and only it (Fetch §3.3.3)."""
+    fields = [ALLOW, *(PREFLIGHT if preflight else CORS), *policy.error(), (b"x-request-id", request_id)]
+    return outgoing(204, fields)
 
 
 def problem(found: Problem, request_id: bytes, *, cacheable: bool = False) -> Outgoing:
