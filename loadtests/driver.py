@@ -14,12 +14,12 @@ import _socket
 import errno
 from collections import deque
 from collections.abc import Callable, Iterator
-from time import monotonic, process_time, time
+from time import monotonic, time
 from typing import Any, NamedTuple
 
 from loadtests import green
 from loadtests.arrivals import Schedule
-from loadtests.tally import Tally
+from loadtests.tally import Tally, Usage
 from loadtests.wire import Answer, Unreadable, answer_in
 
 PATIENCE_S = 0.001
@@ -111,7 +111,7 @@ class Driver:
 
     def _loop(self, yield_now: Callable[[], None], flush: Callable[[], None]) -> None:
         self._began = monotonic()
-        usage = Usage(self._tally)
+        usage = Usage(self._tally.pace)
         yielded = flushed = self._began
         while True:
             now = monotonic()
@@ -264,19 +264,3 @@ class Driver:
             self._idle.remove(connection)
         connection.request = None
         connection.socket.close()
-
-
-class Usage:
-    """Notes which share of a core this process used in each second of the run."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._busy = tally.pace.busy
-        self._at, self._used = 0.0, process_time()
-
-    def note(self, elapsed: float) -> None:
-        """Note the share since the last whole second, once a second."""
-        if elapsed - self._at < 1.0:
-            return
-        used = process_time()
-        self._busy[int(self._at)] = (used - self._used) / (elapsed - self._at)
-        self._at, self._used = elapsed, used

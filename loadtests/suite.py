@@ -25,8 +25,8 @@ from locust.event import EventHook
 from locust.runners import WorkerRunner
 
 from loadtests import green, metrics, reads
-from loadtests.latencies import bucket_ms
-from loadtests.tally import Pace
+from loadtests.latencies import bucket_ms, percentile
+from loadtests.tally import Pace, Usage
 from loadtests.verdict import Claim, Measured, judge, report
 
 logger = logging.getLogger("loadtests")
@@ -98,6 +98,8 @@ class Suite:
         add("--members", default=None, help='JSON file {"board": [["member", rank or 0], …]} instead of asking the API')
 
     def _prepare(self, environment: Environment, runner: Any, **_: Any) -> None:
+        if self.claim.rate is None:
+            green.spawn(self._watch_own_use)
         options = environment.parsed_options
         if options is None or isinstance(runner, WorkerRunner):
             return
@@ -111,6 +113,15 @@ class Suite:
         if options.metrics:
             self._before = metrics.scrape(options.metrics)
         green.spawn(self._stop_when_done, environment, options)
+
+    def _watch_own_use(self) -> None:
+        """Note what share of a core this process uses; generators with a schedule note it themselves."""
+        self._paces["process"] = pace = Pace()
+        usage = Usage(pace)
+        began = time.monotonic()
+        while True:
+            green.sleep(1.0)
+            usage.note(time.monotonic() - began)
 
     def _stop_when_done(self, environment: Environment, options: Options) -> None:
         """End the run once every generator has finished, or soon after it should have."""
@@ -146,6 +157,7 @@ class Suite:
             environment.process_exit_code = 0
             return
         verdict = judge(claim, measured)
+        print(summary(measured, options.seconds))
         for remark in verdict.remarks:
             print(remark)
         print(verdict.line(self.name), flush=True)
@@ -174,6 +186,16 @@ class Suite:
             return {}
         medians = {name: metrics.median_ms(grown, route) for name, route in SERVER_ROUTES.items()}
         return {name: median for name, median in medians.items() if not math.isnan(median)}
+
+
+def summary(measured: Measured, seconds: float) -> str:
+    """Return reads per second and percentiles by route, as lines of text."""
+    lines = [f"{'route':<24}{'reads':>9}{'reads/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'failed':>8}"]
+    for name, buckets in measured.latencies.items():
+        reads_made, failed = sum(buckets.values()), sum(measured.failures.get(name, {}).values())
+        p50, p99 = percentile(buckets, 0.5), percentile(buckets, 0.99)
+        lines.append(f"{name:<24}{reads_made:>9,}{reads_made / seconds:>10,.1f}{p50:>9.1f}{p99:>9.1f}{failed:>8,}")
+    return "\n".join(lines)
 
 
 def failures_of(environment: Environment) -> dict[str, dict[str, int]]:

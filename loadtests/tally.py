@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import process_time
 from typing import Any
 
 from loadtests.latencies import bucket_ms
@@ -55,6 +56,22 @@ class Pace:
             {int(second): share for second, share in data["busy"]},
             bool(data["done"]),
         )
+
+
+class Usage:
+    """Notes which share of a core this process used in each second of the run."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._busy = pace.busy
+        self._at, self._used = 0.0, process_time()
+
+    def note(self, elapsed: float) -> None:
+        """Note the share since the last whole second, once a second."""
+        if elapsed - self._at < 1.0:
+            return
+        used = process_time()
+        self._busy[int(self._at)] = (used - self._used) / (elapsed - self._at)
+        self._at, self._used = elapsed, used
 
 
 class Tally:

@@ -26,6 +26,8 @@ HEADROOM = 1.5
 BUSY = 0.90
 BUSY_WINDOW_S = 5
 MARGIN_MS = 5.0
+COMPARED = 1000
+"""Medians of fewer requests than this are not compared: they are those of the first moments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +164,9 @@ def disagreements(measured: Measured) -> tuple[str, ...]:
     """Say for which routes the generator's median and the server's own differ by more than the margin."""
     remarks = []
     for route, server_ms in measured.server_p50_ms.items():
-        client_ms = percentile(measured.latencies.get(route, {}), 0.5)
-        if client_ms - server_ms > MARGIN_MS:
+        buckets = measured.latencies.get(route, {})
+        client_ms = percentile(buckets, 0.5)
+        if sum(buckets.values()) >= COMPARED and client_ms - server_ms > MARGIN_MS:
             remarks.append(
                 f"the client's median of {route} is {client_ms:.1f} ms, the server's {server_ms:.1f} ms: "
                 f"more than {MARGIN_MS:g} ms lie between them, in queues before the server or in the generator"
@@ -198,3 +201,10 @@ def report(name: str, claim: Claim, measured: Measured) -> dict[str, Any]:
         },
         "seconds": [[second, *counts] for second, counts in by_second(measured.paces).items()],
     }
+
+
+def calibrated_rate(told: Mapping[str, Any]) -> float:
+    """Return the rate that a calibrating run's report shows; 0 where its generator was itself at its limit."""
+    if told["generator_busiest"] > BUSY or told["kept_share"] is None or told["kept_share"] < PACE:
+        return 0.0
+    return float(told["rate_asked"] * told["kept_share"])
