@@ -1,4 +1,4 @@
-"""Confirmations: is a key that a replica calls absent really absent?
+"""Confirmations: whether a key that a replica calls absent is really absent.
 
 Knows: ``EXISTS`` on the key's primary, sharing, a short memory, a rate.
 Must not know: how the primary is found and asked, what the key holds.

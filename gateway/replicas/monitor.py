@@ -21,6 +21,7 @@ from gateway.replicas.health import History, Replication, replication_of
 from gateway.replicas.limits import Limits
 from gateway.replicas.node import Node, Nodes
 from gateway.replicas.topology import Shard, Topology
+from gateway.replicas.waiting import wait_for_all
 
 log = logging.getLogger("gateway.replicas")
 
@@ -78,10 +79,10 @@ class Monitor:
         """Ask the primary, then the replicas; neither a silent primary nor a silent replica holds up the others."""
         patience_s = self._limits.sample_s / 2
         if shard.primary is not None:
-            await asyncio.wait((self._look(shard.primary, shard),), timeout=patience_s)
+            await wait_for_all([self._look(shard.primary, shard)], self._clock, patience_s)
         looks = [self._look(node, shard) for node in shard.replicas]
         if looks:
-            await asyncio.wait(looks, timeout=patience_s)
+            await wait_for_all(looks, self._clock, patience_s)
 
     def _look(self, node: Node, shard: Shard) -> asyncio.Task[None]:
         look = self._looks.get(node)

@@ -20,6 +20,7 @@ from gateway.replicas.failures import AttemptError, ConnectionLost
 from gateway.replicas.handshake import Connect, Greeting, open_connection, reason_of
 from gateway.replicas.health import Breaker, Health
 from gateway.replicas.login import Address, Login
+from gateway.replicas.waiting import wait_for_all
 
 CONNECTIONS = 3
 """The most to one node. One carries all until it is busy: the more share a write, the cheaper each read."""
@@ -282,7 +283,7 @@ class Nodes:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
-            await asyncio.wait((waiter,), timeout=within_s)
+            await wait_for_all([waiter], self.clock, within_s)
         finally:
             self._waiters.discard(waiter)
 
