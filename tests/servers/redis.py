@@ -106,7 +106,7 @@ class RedisServer(Process):
             lines += [f"requirepass {self.password}"]
         if self.password:
             lines += [f"masterauth {self.password}"]
-        if self.replicaof:
+        if self.replicaof and not self.cluster:
             lines += [f"replicaof 127.0.0.1 {self.replicaof.port}"]
         return [*lines, *self.config]
 

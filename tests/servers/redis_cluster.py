@@ -83,6 +83,24 @@ class RedisCluster:
         self._everyone(lambda node: b"cluster_state:ok" in self._state(node), "the cluster is whole", within_s)
         self._everyone(_linked, "replicas are in sync", within_s)
 
+    def meet_again(self) -> None:
+        """Introduce the nodes to each other anew after all of them came back at other addresses."""
+        for node in self.nodes:
+            node.wait_until(node.answers)
+        for node in self.nodes[1:]:
+            self.nodes[0].call("CLUSTER MEET", "127.0.0.1", node.port, node.bus_port)
+        ports = {node.port for node in self.nodes}
+        self._everyone(lambda node: self._ports(node) == ports, "every node knows every new address")
+        for node in self.nodes:  # gossip alone does not point a replica at its primary's new address
+            own = next(state for state in node.call("CLUSTER NODES").values() if "myself" in state["flags"])
+            if own["master_id"] != "-":
+                node.call("CLUSTER REPLICATE", own["master_id"])
+        self.wait_ok()
+
+    @staticmethod
+    def _ports(node: RedisServer) -> set[int]:
+        return {int(address.partition("@")[0].rpartition(":")[2]) for address in node.call("CLUSTER NODES")}
+
     def _everyone(self, condition: Any, what: str, within_s: float = 20.0) -> None:
         for node in self.nodes:
             if node.alive and not node.frozen:
