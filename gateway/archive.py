@@ -135,7 +135,10 @@ class Archive:
     async def _run(self) -> None:
         await self._clock.sleep(_FIRST_S * self._random())
         while True:
-            await self.archive_final()
+            try:
+                await self.archive_final()
+            except Exception:  # one period that breaks archiving must not end it for all others, unnoticed
+                log.exception("archiving finished periods failed in an unforeseen way")
             # Instances that turn in step would all look at the same period at once.
             await self._clock.sleep(_EVERY_S * (0.5 + self._random() / 2))
 

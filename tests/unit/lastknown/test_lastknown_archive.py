@@ -206,6 +206,20 @@ async def test_what_cannot_be_read_or_kept_is_tried_again_with_one_warning(
     ]
 
 
+async def test_an_unforeseen_error_is_told_with_its_trace_and_ends_nothing(
+    clock: FakeClock, store: FakeStore, origin: FakeOrigin, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock.advance(1)
+    one = Instance(store, origin)
+    origin.fail(ZeroDivisionError(), times=1)
+    one.archive.start()
+    await clock.elapse(5)
+    assert "ZeroDivisionError" in caplog.text
+    await clock.elapse(60)
+    assert store.puts == [YESTERDAY]
+    await one.archive.stop()
+
+
 async def test_a_key_of_another_type_is_not_asked_for_again(
     clock: FakeClock, store: FakeStore, origin: FakeOrigin
 ) -> None:

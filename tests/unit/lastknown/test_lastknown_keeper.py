@@ -319,6 +319,20 @@ async def test_the_task_goes_on_after_failures(clock: FakeClock, store: FakeStor
     await instance.keeper.stop(1)
 
 
+async def test_an_unforeseen_error_is_told_with_its_trace_and_ends_nothing(
+    clock: FakeClock, store: FakeStore, instance: Instance, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = instance.hold("race", {"ann": 1})
+    broken.content = None  # type: ignore[assignment]  # what no snapshot should be
+    instance.keeper.start()
+    await clock.elapse(5)
+    assert "AttributeError" in caplog.text
+    instance.hold("race", {"ann": 1})
+    await clock.elapse(10)
+    assert store.puts == [RACE]
+    await instance.keeper.stop(1)
+
+
 async def test_a_restored_board_is_the_one_saved_with_its_true_age(clock: FakeClock, store: FakeStore) -> None:
     former = Instance(clock, store)
     saved = former.hold("race", {"ann": 1.5, "bob": -0.0})
