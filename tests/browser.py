@@ -70,8 +70,9 @@ class Browser(Process):
         return self._call("POST", "/execute/sync", {"script": code, "args": list(arguments)})
 
     def text(self, selector: str) -> str:
-        """Return the text that an element shows."""
-        return str(self.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
+        """Return the text that an element shows; nothing if it is hidden."""
+        code = "const it = document.querySelector(arguments[0]); return it?.checkVisibility() ? it.innerText : ''"
+        return str(self.script(code, selector))
 
     def texts(self, selector: str) -> list[str]:
         """Return the text of every element that matches."""

@@ -12,41 +12,48 @@ import base64
 import hashlib
 import ipaddress
 import json
-import os
 import re
 from collections import deque
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from gateway.app import Gateway
-from gateway.app import build as build_gateway
 from gateway.clock import Clock, SystemClock
-from gateway.counters import Counters
-from gateway.demo.control import CONTROL_VARIABLE, Order, State, send
-from gateway.settings import Settings
+from gateway.demo.control import Order, State, send
 
 LAST_POLLS = 1000
 """The page says what so many polls cost."""
 
-REDIS_READS, READS = "gateway_redis_reads_total", "gateway_reads_total"
-_MEMBER_ROUTES = {"member", "neighbors", "members"}
 _FORWARDED = {"forwarded", "x-forwarded-for", "x-real-ip", "via"}
 _NO_STORE = {"Cache-Control": "no-store"}
+
+
+class Inner(Protocol):
+    """The gateway's application, as the server uses it."""
+
+    @property
+    def refuse(self) -> Callable[..., Any]:
+        """Return the function that answers what the parser refused."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, reply: Send, /) -> None:
+        """Answer one request."""
+        ...
 
 
 class DemoApp:
     """``inner`` with a page beside it. ``redis_reads`` tells how many reads the gateway has sent to Redis."""
 
     def __init__(
-        self, inner: ASGIApp, *, redis_reads: Callable[[], int], control: Path, clock: Clock | None = None
+        self, inner: Inner, *, redis_reads: Callable[[], int], control: Path, clock: Clock | None = None
     ) -> None:
         self._inner = inner
+        self.refuse = inner.refuse
         self._redis_reads = redis_reads
         self._control = control
         self._clock = clock or SystemClock()
@@ -102,21 +109,6 @@ class DemoApp:
             return _json(400, {"detail": detail})
         state = await self._state(order)
         return _json(200 if state else 503, {"state": state})
-
-
-def build(settings: Settings, *, counters: Counters) -> Gateway:
-    """Build a gateway with the demo around it, for ``serve --build gateway.demo.app:build``."""
-    gateway = build_gateway(settings, counters=counters)
-    control = Path(os.environ[CONTROL_VARIABLE])  # noqa: TID251 (a worker gets nothing else from the demo's process)
-    gateway.asgi = DemoApp(gateway.asgi, redis_reads=lambda: board_reads(counters), control=control)
-    return gateway
-
-
-def board_reads(counters: Counters) -> int:
-    """Return the reads sent to Redis for boards: all of them, less those of members, which are never cached."""
-    sent = sum(cell[0] for cell in counters.counter(REDIS_READS, "").cells.values())
-    members = counters.counter(READS, "").cells.items()
-    return sent - sum(cell[0] for (route, outcome), cell in members if outcome == "miss" and route in _MEMBER_ROUTES)
 
 
 def parse_order(body: bytes) -> Order | None:

@@ -93,7 +93,7 @@ class EmbeddedRedis:
             await self._spawn(self.primary)
             await self._until(self.primary, _answers)
             for port in self.replicas:
-                await self._spawn(port, "--replicaof", f"{LOOPBACK} {self.primary}")
+                await self._spawn(port, "--replicaof", LOOPBACK, str(self.primary))
             for port in self.replicas:
                 await self._until(port, _in_step)
         except BaseException:
@@ -110,8 +110,8 @@ class EmbeddedRedis:
         folder = self._children.folder / f"redis-{port}"
         folder.mkdir(exist_ok=True)
         # A save point that is never reached makes SIGTERM save, and nothing else.
-        save = "" if more else "86400 1000000000"
-        options = ["--port", str(port), "--bind", LOOPBACK, "--dir", str(folder), "--save", save, "--appendonly", "no"]
+        save = ("",) if more else ("86400", "1000000000")
+        options = ["--port", str(port), "--bind", LOOPBACK, "--dir", str(folder), "--save", *save, "--appendonly", "no"]
         options += ["--daemonize", "no", "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", *more]
         try:
             self._nodes.append(await self._children.spawn(folder.name, self._program, *options))

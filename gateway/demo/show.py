@@ -28,7 +28,7 @@ from gateway.demo.writer import Drift, Writer
 from gateway.load.board import load_board
 
 CONTROL = "control"
-BUILD = "gateway.demo.app:build"
+BUILD = "gateway.demo.worker:build"
 ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 (what to connect to instead when the gateway listens there)
 
 CROWD = 100

@@ -15,9 +15,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway.counters import Counters
 from gateway.demo import app as app_module
-from gateway.demo.app import LAST_POLLS, DemoApp, board_reads, parse_order
+from gateway.demo.app import LAST_POLLS, DemoApp, parse_order
 from gateway.demo.control import Order, State
 from tests.fakes import FakeClock
 
@@ -30,6 +29,9 @@ class Inner:
 
     def __init__(self) -> None:
         self.paths: list[str] = []
+
+    def refuse(self, *_: object) -> str:
+        return "refused"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.paths.append(scope["path"])
@@ -81,14 +83,11 @@ async def test_everything_outside_demo_reaches_the_gateway_untouched(demo: Demo)
     ]
 
 
-async def test_other_kinds_of_scope_reach_the_gateway(demo: Demo) -> None:
-    seen: list[str] = []
-
-    async def inner(scope: Scope, _receive: Receive, _send: Send) -> None:
-        seen.append(scope["type"])
-
-    await DemoApp(inner, redis_reads=lambda: 0, control=Path("control"))({"type": "lifespan"}, nothing, nothing)
-    assert seen == ["lifespan"]
+async def test_other_kinds_of_scope_reach_the_gateway_and_so_does_what_the_parser_refuses(demo: Demo) -> None:
+    demo.inner.paths.clear()
+    with pytest.raises(KeyError, match="path"):  # the stand-in looks for one, so it was called
+        await demo.app({"type": "lifespan"}, nothing, nothing)
+    assert demo.app.refuse() == "refused"
 
 
 async def test_the_page_may_run_its_own_script_and_style_and_reach_nothing_else(demo: Demo) -> None:
@@ -190,18 +189,6 @@ async def test_every_name_of_this_machine_may_use_the_switches(orders: list[Orde
 async def test_nothing_else_is_under_demo(demo: Demo, method: str, path: str) -> None:
     assert (await demo.http.request(method, path)).status_code == 404
     assert not demo.inner.paths
-
-
-def test_reads_of_members_are_not_counted_as_the_board_s() -> None:
-    counters = Counters()
-    redis = counters.counter("gateway_redis_reads_total", "", ("role", "outcome"))
-    reads = counters.counter("gateway_reads_total", "", ("route", "outcome"))
-    redis.cell("replica", "ok")[0] = 20
-    redis.cell("primary", "failed")[0] = 1
-    reads.cell("neighbors", "miss")[0] = 5
-    reads.cell("member", "stale")[0] = 3
-    reads.cell("top", "miss")[0] = 9
-    assert board_reads(counters) == 16
 
 
 def test_an_order_may_hold_several_switches() -> None:
