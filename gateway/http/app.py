@@ -94,9 +94,13 @@ class HttpApp:
         start, body = prepared.representation.pick(scope["headers"])
         prepared.reads[0] += 1
         prepared.durations.observe(self._monotonic() - now)
+        try:
+            await send(start)
+            await send(body)
+        except OSError:  # how a server may say that the client has left (ASGI 2.4)
+            self._tally.responses(prepared.route, CLIENT_CLOSED)[0] += 1
+            return
         (prepared.not_modified if body is EMPTY else prepared.found)[0] += 1
-        await send(start)
-        await send(body)
         status = start["status"]
         if self._access is not None and self._access.wants(status):
             seconds = self._monotonic() - now
@@ -118,8 +122,6 @@ class HttpApp:
         except asyncio.CancelledError:
             # The server stops and waited long enough. The task ends right here, so nothing else is held up.
             await self._refuse(exchange, OriginUnavailable("The gateway is stopping."))
-        except OSError:
-            pass  # the client has gone (ASGI 2.4: send raises); counted below
         except Exception as error:  # noqa: BLE001 - the one place where errors become answers
             await self._refuse(exchange, error)
         self._note(exchange)

@@ -22,7 +22,19 @@ CYCLE = "leaderboard.cycle"
 class Exchange:
     """One request: what was asked, under which ids, and what became known of it while it was answered."""
 
-    __slots__ = ("_bits", "_request_id", "_send", "label", "last", "method", "outcome", "scope", "started", "status")
+    __slots__ = (
+        "_bits",
+        "_gone",
+        "_request_id",
+        "_send",
+        "label",
+        "last",
+        "method",
+        "outcome",
+        "scope",
+        "started",
+        "status",
+    )
 
     def __init__(self, scope: Scope, send: Send, started: float, bits: Callable[[int], int]) -> None:
         self.scope = scope
@@ -30,6 +42,7 @@ class Exchange:
         self.started = started
         self._bits = bits
         self._request_id = b""
+        self._gone = False
         self.method: str = scope["method"]
         self.label: Label = "unmatched"
         self.outcome: Outcome | None = None
@@ -55,8 +68,11 @@ class Exchange:
         """Send an answer; HEAD gets its fields, length included, and no body (RFC 9110 §9.3.2)."""
         start, body = closing(answer) if self.last else answer
         self.status = start["status"]
-        await self._send(start)
-        await self._send(EMPTY if self.method == "HEAD" else body)
+        try:
+            await self._send(start)
+            await self._send(EMPTY if self.method == "HEAD" else body)
+        except OSError:
+            self._gone = True  # how a server may say that the client has left (ASGI 2.4)
 
     async def settle_method(self) -> bool:
         """Answer OPTIONS; raise ``MethodNotAllowed`` for all that does not read; return whether it is answered."""
@@ -73,4 +89,4 @@ class Exchange:
         """Whether the server knows that nobody will take the answer; False where it cannot tell."""
         extensions = self.scope.get("extensions")
         cycle = None if extensions is None else extensions.get(CYCLE)
-        return cycle is not None and bool(cycle.disconnected)
+        return self._gone or (cycle is not None and bool(cycle.disconnected))
