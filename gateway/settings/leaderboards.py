@@ -134,6 +134,21 @@ class LeaderboardSettings(Section):
             seasons=[Season(season.label, season.start, season.end) for season in self.seasons],
         )
 
+    def shortest_period_s(self) -> float | None:
+        """Return how long the board's shortest period lasts, clock changes included; None without sound periods."""
+        day = 86_400.0
+        regular = {"daily": day - 3600, "weekly": 7 * day - 3600, "monthly": 28 * day - 3600}
+        if self.period in regular:
+            return regular[self.period]
+        try:
+            calendar = self.calendar()
+        except CalendarError:
+            return None
+        if calendar is None:
+            return None
+        seasons = [calendar.named(season.label) for season in self.seasons]
+        return min(season.end - season.start for season in seasons)
+
     def board(self) -> Board:
         """Build the board. Only for settings in which ``contradictions`` finds none."""
         return Board(

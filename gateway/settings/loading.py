@@ -18,6 +18,7 @@ from gateway.model import Board
 from gateway.settings import leaderboards as boards_module
 from gateway.settings import redis as redis_module
 from gateway.settings import source as source_module
+from gateway.settings.declared import Declared, Examine
 from gateway.settings.leaderboards import LeaderboardSettings
 from gateway.settings.problems import form_of, suggestion, validated
 from gateway.settings.redis import RedisSettings, unreadable
@@ -65,8 +66,12 @@ class Settings:
         return {key: value for key, value in self.__dict__.items() if key != "boards"}
 
 
-def load(path: Path | str, environ: Mapping[str, str]) -> Settings:
-    """Read and check the settings. Raise ``SettingsError`` with every problem there is."""
+def load(path: Path | str, environ: Mapping[str, str], *, examine: Examine | None = None) -> Settings:
+    """Read and check the settings. Raise ``SettingsError`` with every problem there is.
+
+    ``examine`` adds problems that only who knows more than the settings can see; what it says of a key goes before
+    what is said here.
+    """
     texts = {name: _text_keys(model) for name, model in SECTIONS.items()}
     source = source_module.read(Path(path), environ, texts)
     if source.problems:
@@ -79,6 +84,10 @@ def load(path: Path | str, environ: Mapping[str, str]) -> Settings:
     }
     leaderboards = _leaderboards(source, problems)
     problems += _contradictions(sections, leaderboards)
+    if examine is not None:
+        found = list(examine(_declared(source, sections, leaderboards)))
+        better = {problem.path for problem in found}
+        problems = [problem for problem in problems if problem.path not in better] + found
     if problems:
         raise SettingsError([_with_origin(problem, source) for problem in problems])
     present = tuple(board for board in leaderboards if board is not None)
@@ -108,6 +117,14 @@ def _leaderboards(source: Source, problems: list[Problem]) -> list[LeaderboardSe
     if not tables:
         problems.append(Problem(BOARDS, "is required: at least one [[leaderboards]] table with name and key"))
     return [validated(LeaderboardSettings, table, f"{BOARDS}[{i}]", problems) for i, table in enumerate(tables)]
+
+
+def _declared(
+    source: Source, sections: Mapping[str, Any], leaderboards: Sequence[LeaderboardSettings | None]
+) -> Declared:
+    tables: Any = source.tables.get(BOARDS, [])
+    written = [table if isinstance(table, Mapping) else {} for table in tables] if isinstance(tables, list) else []
+    return Declared(list(zip(written, leaderboards, strict=True)), sections["cdn"])
 
 
 def _contradictions(

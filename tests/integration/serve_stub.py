@@ -1,0 +1,60 @@
+"""A stand-in for the gateway, so that processes can be tested without Redis: ``--build tests.integration.serve_stub:build``.
+
+It answers ``/pid``, ``/slow?<seconds>`` and ``/readyz``; the board's key says how it misbehaves at start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from gateway.counters import Counters
+from gateway.errors import OriginUnavailable
+from gateway.readpath import Readiness
+from gateway.settings import Settings
+
+
+class Stub:
+    def __init__(self, mood: str, counters: Counters) -> None:
+        self.mood = mood
+        self.draining = False
+        self._answers = counters.counter("gateway_stub_answers_total", "Answers.", ["path"])
+        self.asgi = self.answer
+
+    async def start(self) -> None:
+        if self.mood == "fails to start":
+            raise OriginUnavailable("no such thing")
+        if self.mood == "hangs at start":
+            await asyncio.sleep(600)
+
+    async def stop(self) -> None:
+        if self.mood == "hangs at stop":
+            await asyncio.sleep(600)
+
+    def readiness(self) -> Readiness:
+        return Readiness(ready=True, redis_up=True, fresh=1, last_known=0, missing=0)
+
+    async def answer(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope["path"]
+        if path == "/slow":
+            await asyncio.sleep(float(scope["query_string"]))
+        status = 503 if path == "/readyz" and self.draining else 200
+        headers = [(b"connection", b"close")] if self.draining else []
+        body = str(os.getpid()).encode()
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*headers, (b"content-length", b"%d" % len(body))],
+            }
+        )
+        await send({"type": "http.response.body", "body": body})
+        self._answers.add(path)
+
+
+def build(settings: Settings, *, counters: Counters) -> Stub:
+    mood = settings.boards[0].key
+    if mood == "cannot be built":
+        raise RuntimeError(mood)
+    return Stub(mood, counters)
