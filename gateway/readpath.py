@@ -40,6 +40,10 @@ _SHORT_LIFE_S = 1.0
 """How long rows without their profiles are kept (SPEC: 1 s at most)."""
 
 
+_BACKSTOP = 2
+"""A load's own deadline in request budgets. The origin keeps the budget itself; this ends what hangs elsewhere."""
+
+
 class Reply(NamedTuple):
     """How one read ended, and what it brought.
 
@@ -101,12 +105,12 @@ class ReadPath:
         self._limits = limits
         self._bound_s = bound_s
         self.store = store
-        self.flights: SingleFlight[SnapshotKey, Snapshot] = SingleFlight(limits.request_budget_s)
+        self.flights: SingleFlight[SnapshotKey, Snapshot] = SingleFlight(_BACKSTOP * limits.request_budget_s)
 
     async def read(self, query: Query) -> Reply:
         """Answer one query; raise an error of ``gateway.errors`` when nothing servable is known.
 
-        Cancelling the caller disturbs no other caller and no load. The wait is bounded by the request budget.
+        Cancelling the caller disturbs no other caller and no load. The wait is bounded by the load's deadline.
         """
         if query.kind in ("top", "ranks", "board"):
             return await self._cached(query)
@@ -154,7 +158,9 @@ class ReadPath:
         if flight.waiters >= self._limits.max_waiters:
             raise Overloaded
         try:
-            snapshot = await flight.wait(self._limits.request_budget_s)
+            # No limit of its own: the load ends inside its deadline. With 10,000 callers waiting, the loop takes longer
+            # to wake them all than a read does, and a limit would turn away callers whose answer is there.
+            snapshot = await flight.wait()
         except Exception as error:  # noqa: BLE001 - every failed load ends in the last known snapshot or in an error
             return self._stale(query, self.store.get(query.snapshot_key) or slot, error, self._clock.monotonic())
         slot = self.store.get(query.snapshot_key) or Slot(snapshot)
