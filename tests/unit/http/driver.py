@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import unquote
 
@@ -66,9 +67,10 @@ class Got:
 
     @property
     def raw(self) -> bytes:
-        """The answer as HTTP/1.1."""
+        """The answer as HTTP/1.1, with the Date that every server adds."""
         lines = b"".join(b"%b: %b\r\n" % each for each in self.fields)
-        return b"HTTP/1.1 %d \r\n%b\r\n%b" % (self.status, lines, self.body)
+        date = b"Date: " + formatdate(usegmt=True).encode()
+        return b"HTTP/1.1 %d \r\n%b\r\n%b\r\n%b" % (self.status, date, lines, self.body)
 
 
 async def ask(app: Any, target: str | bytes, *, method: str = "GET", headers: Pairs = (), **scope: Any) -> Got:
