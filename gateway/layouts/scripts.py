@@ -37,7 +37,10 @@ _MEMBER = """\
 local at = redis.pcall('{rank}', k, ARGV[1])
 if type(at) ~= 'number' then return at or {{total}} end
 local score = redis.pcall('ZSCORE', k, ARGV[1])
-return {{total, {index}, score}}
+if type(score) == 'table' then return score end
+local index = {index}
+if type(index) == 'table' then return index end
+return {{total, index, score}}
 """
 
 _MEMBERS = """\
@@ -47,7 +50,10 @@ for i = 1, #ARGV do
   if type(at) == 'table' then return at end
   if at then
     local score = redis.pcall('ZSCORE', k, ARGV[i])
-    reply[2 * i] = {index}
+    if type(score) == 'table' then return score end
+    local index = {index}
+    if type(index) == 'table' then return index end
+    reply[2 * i] = index
     reply[2 * i + 1] = score
   else
     reply[2 * i] = -1
@@ -62,7 +68,9 @@ local at = tonumber(ARGV[1])
 local rows = redis.pcall('{range}', k, ARGV[1], ARGV[2], 'WITHSCORES')
 if rows.err then return rows end
 local score = rows[2]
-return {{total, {first_index}, rows}}
+local index = {first_index}
+if type(index) == 'table' then return index end
+return {{total, index, rows}}
 """
 
 _NEIGHBORS = """\
@@ -73,7 +81,9 @@ if at < 0 then at = 0 end
 local rows = redis.pcall('{range}', k, at, here + ARGV[3], 'WITHSCORES')
 if rows.err then return rows end
 local score = rows[2]
-return {{total, {first_index}, rows, at}}
+local index = {first_index}
+if type(index) == 'table' then return index end
+return {{total, index, rows, at}}
 """
 
 _BETTER: dict[Order, str] = {
