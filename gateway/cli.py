@@ -35,7 +35,7 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "serve": Command("gateway.server.command", "answer reads until SIGTERM or Ctrl-C"),
-    "check": Command("gateway.check", "check the settings, connect to Redis, print what is found"),
+    "check": Command("gateway.check.command", "check the settings, connect to Redis, print what is found"),
     "load": Command("gateway.load.command", "put a CSV file of member,score lines in place of a board"),
     "edge": Command("gateway.edge_cli", "print the configuration of nginx, Varnish or Cloudflare"),
     "purge": Command("gateway.edge_cli", "tell the edges to drop boards"),

@@ -1,4 +1,4 @@
-"""A stand-in for the gateway, so that processes can be tested without Redis: ``--build tests.integration.serve_stub:build``.
+"""A stand-in for the gateway, so that processes can be tested without Redis: ``--build`` names its ``build``.
 
 It answers ``/pid``, ``/slow?<seconds>`` and ``/readyz``; the board's key says how it misbehaves at start.
 """
