@@ -36,7 +36,7 @@ WORKDIR /var/lib/leaderboard-gateway
 VOLUME /var/lib/leaderboard-gateway
 # 9464 is for operators: do not publish it.
 EXPOSE 8080 9464
-HEALTHCHECK --interval=10s --timeout=5s --start-period=15s --start-interval=1s \
+HEALTHCHECK --interval=10s --timeout=5s --start-period=15s \
   CMD ["python3", "-c", "import os, urllib.request as u; u.urlopen(f\"http://127.0.0.1:{os.environ['GATEWAY_SERVER__PORT']}/livez\", timeout=4)"]
 ENTRYPOINT ["leaderboard-gateway"]
 CMD ["serve", "--config", "/etc/leaderboard-gateway/gateway.toml"]
