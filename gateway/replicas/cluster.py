@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REFRESH_S = 5.0
-ASKED_AT_ONCE = 5
+REFRESH_S = 3.0
+ASKED_AT_ONCE = 3
 """Enough to outvote a node that lags behind; more would only be load in a large cluster."""
 IMPORTER_KEPT_S = 60.0
 """How long the target of an ASK is kept though no slot is its own yet."""

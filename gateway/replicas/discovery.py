@@ -7,6 +7,7 @@ Must not know: Sentinel's or Cluster's answers, reads.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -25,6 +26,12 @@ log = logging.getLogger(__name__)
 
 QUESTION_TIMEOUT_S = 0.5
 """Connecting, and then each answer: discovery is off the request path, but one dead server must not delay it long."""
+
+# Nothing is said of ourselves: an account must not need CLIENT SETINFO only to ask, and a refusal would fill its log.
+_PARAMETERS = inspect.signature(Redis.__init__).parameters
+_UNNAMED: dict[str, Any] = (
+    {"driver_info": None} if "driver_info" in _PARAMETERS else {"lib_name": None, "lib_version": None}
+)
 
 Resolve: TypeAlias = Callable[[Address], Awaitable[Sequence[Address]]]
 
@@ -77,9 +84,9 @@ class Clients:
             socket_connect_timeout=QUESTION_TIMEOUT_S,
             socket_keepalive=True,
             retry=Retry(NoBackoff(), 0),
-            client_name="leaderboard-gateway",
             protocol=2,
             **tls,
+            **_UNNAMED,
         )
 
     async def retain(self, addresses: Iterable[Address]) -> None:

@@ -1,6 +1,7 @@
 """What every origin promises, held to an independent sort: the fake one, and sorted sets in Redis 7.0 and 6.2.
 
-Under RESP2 and RESP3 alike: a server's answers must not depend on how they travel.
+Under RESP2 and RESP3 alike: a server's answers must not depend on how they travel. And with an account that may do
+what the README lists, and nothing else.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 
 from gateway.errors import WrongType
 from gateway.model import Entry, Order, Origin, Target, Ties
+from gateway.replicas.login import Login
+from tests.accounts import FIXED_ACCOUNT, PASSWORD, USER
 from tests.fakes import FakeOrigin
 from tests.reading import pairs, reading, target
-from tests.servers import REDIS_6_2, REDIS_7_0, RedisGroup
+from tests.servers import REDIS_6_2, REDIS_7_0, Binary, RedisGroup
 
 pytestmark = pytest.mark.xdist_group("origin")
 
@@ -60,7 +63,10 @@ class World:
 
 @pytest.fixture(scope="module")
 def groups(module_stack: contextlib.ExitStack) -> Mapping[str, RedisGroup]:
-    return {binary: module_stack.enter_context(RedisGroup(1, binary=binary)) for binary in (REDIS_7_0, REDIS_6_2)}
+    def group(binary: Binary) -> RedisGroup:
+        return module_stack.enter_context(RedisGroup(1, binary=binary, acl=[FIXED_ACCOUNT]))
+
+    return {binary: group(binary) for binary in (REDIS_7_0, REDIS_6_2)}
 
 
 @pytest.fixture(params=["fake", "7.0 RESP2", "7.0 RESP3", "6.2 RESP2", "6.2 RESP3"])
@@ -73,7 +79,8 @@ async def world(request: pytest.FixtureRequest, groups: Mapping[str, RedisGroup]
     group = groups[binary]
     group.reset()
     ports = [node.port for node in group.nodes]
-    async with reading(*ports, protocol=3 if resp == "3" else 2, read_timeout_s=2.0, request_budget_s=5.0) as reads:
+    login = Login(username=USER, password=PASSWORD, protocol=3 if resp == "3" else 2)
+    async with reading(*ports, login=login, read_timeout_s=2.0, request_budget_s=5.0) as reads:
         yield World(reads.origin, group)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 
 from tests.servers.process import Process, accepts, free_port, need
 
@@ -53,11 +54,11 @@ class Nginx(Process):
 
 
 class Varnish(Process):
-    """varnishd with this VCL, on a port of its own."""
+    """varnishd with this VCL and these further options, on a port of its own."""
 
-    def __init__(self, vcl: str, *, port: int | None = None) -> None:
+    def __init__(self, vcl: str, *, port: int | None = None, options: Sequence[str] = ()) -> None:
         super().__init__("varnish")
-        self.vcl, self.port = vcl, port or free_port()
+        self.vcl, self.port, self.options = vcl, port or free_port(), options
 
     def start(self) -> None:
         """Compile the VCL, start varnishd and wait until it listens."""
@@ -66,7 +67,7 @@ class Varnish(Process):
         path.write_text(self.vcl)
         listen = ["-a", f"127.0.0.1:{self.port}", "-T", "none", "-n", str(self.folder / "state")]
         small = ["-s", "default,32m", "-p", "thread_pools=1", "-p", "thread_pool_min=10"]
-        self.spawn([varnishd, "-j", "none", "-F", "-f", str(path), *listen, *small])
+        self.spawn([varnishd, "-j", "none", "-F", "-f", str(path), *listen, *small, *self.options])
         self.wait_until(lambda: accepts(self.port), within_s=30)
 
     def close(self) -> None:
