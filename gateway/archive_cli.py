@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from random import Random
@@ -62,9 +63,7 @@ def run(args: argparse.Namespace, settings: Settings, clock: Clock | None = None
     clock = clock or SystemClock()
     try:
         store = _store(settings, clock)
-        asyncio.run(
-            _list(args, store, out, err) if args.action == "list" else _rebuild(args, settings, store, out, clock)
-        )
+        asyncio.run(_list(args, store, err) if args.action == "list" else _rebuild(args, settings, store, out, clock))
     except (_Refused, StoreError, GatewayError, OSError) as error:
         err.print(f"archive: {error}")
         return FAILED
@@ -78,14 +77,15 @@ def _store(settings: Settings, clock: Clock) -> LastKnownStore:
     return store
 
 
-async def _list(args: argparse.Namespace, store: LastKnownStore, out: Console, err: Console) -> None:
+async def _list(args: argparse.Namespace, store: LastKnownStore, err: Console) -> None:
     try:
         kept = sorted(await store.entries("archive"))
     finally:
         await store.close()
     shown = [(name, as_of) for name, as_of in kept if args.leaderboard in (None, name.leaderboard)]
     for name, as_of in shown:
-        out.print(f"{name.leaderboard}\t{name.label}\tread at {_time(as_of)}")
+        # Tabs for cut and awk, which a console would widen to spaces.
+        sys.stdout.write(f"{name.leaderboard}\t{name.label}\t{_time(as_of)}\n")
     if not shown:
         err.print("archive: nothing is archived yet")
 
