@@ -22,6 +22,9 @@ class GatewayConfig:
 
     boards: Sequence[str]
     workers: int = 1
+    sentinel_port: int = 0
+    """A Sentinel on loopback that watches ``service``, in place of the nodes' addresses."""
+    service: str = "leaderboards"
     board: Table = field(default_factory=dict)
     """Keys that every board carries beside its name and key."""
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -29,7 +32,9 @@ class GatewayConfig:
 
     def text(self, nodes: Nodes, port: int, admin_port: int) -> str:
         """Return the file for a gateway on these loopback ports over these nodes."""
-        redis = {"primary": nodes.primary.url, "replicas": [node.url for node in nodes.replicas]}
+        redis: dict[str, Any] = {"primary": nodes.primary.url, "replicas": [node.url for node in nodes.replicas]}
+        if self.sentinel_port:
+            redis = {"sentinels": [f"127.0.0.1:{self.sentinel_port}"], "service": self.service}
         tables: dict[str, dict[str, Any]] = {
             "server": {"port": port, "workers": self.workers, "admin": f"127.0.0.1:{admin_port}", "drain_s": 0},
             "log": {"level": "warning"},

@@ -21,6 +21,7 @@ from loadtests.table import Row
 from loadtests.wrk import Reading, Shot, fire
 
 Value = Literal["per_second", "p99_ms", "counted"]
+UNITS: dict[Value, str] = {"per_second": "/s", "p99_ms": " ms", "counted": ""}
 Enter = Callable[[ExitStack], object]
 
 
@@ -109,7 +110,10 @@ def row_of(line: Line, taken: Rounds[Reading], absent: dict[str, str]) -> Row:
     if missing:
         return Row(key=line.key, what=line.what, asked=line.asked, missing="; ".join(missing))
     spread = taken.ratio(line.of, line.against, lambda each: float(getattr(each, line.value)))
-    rates = {name: taken.spread(name, lambda each: each.per_second).median for name in (line.of, line.against)}
+    readings = {
+        name: taken.spread(name, lambda each: float(getattr(each, line.value))).median
+        for name in (line.of, line.against)
+    }
     return Row(
         key=line.key,
         what=line.what,
@@ -117,7 +121,8 @@ def row_of(line: Line, taken: Rounds[Reading], absent: dict[str, str]) -> Row:
         median=spread.median,
         least=spread.least,
         most=spread.most,
-        readings=rates,
+        readings=readings,
+        reading_unit=UNITS[line.value],
         failed=sum(each.failed for name in (line.of, line.against) for each in taken.readings[name]),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from gateway.layouts.scripts import SCRIPTS
@@ -136,12 +136,14 @@ def conditional(bench: Bench) -> Contest:
 def edge(bench: Bench) -> Contest:
     """The top cached at an edge, against nginx serving a file of that size."""
     setup = bench.setup
+    dialects = {"cdn": {"dialects": ["nginx", "varnish"]}}
+    behind = cache(partial(bench.another, tables=dialects))
     return bench.contest(
         LINES["edge"],
         {
-            "nginx": lambda: contender("nginx", edges.nginx_cached(setup, bench.gateway()).url + TOP, expect=ROWS),
+            "nginx": lambda: contender("nginx", edges.nginx_cached(setup, behind()).url + TOP, expect=ROWS),
             "file": lambda: contender("file", edges.nginx_file(setup, bench.sample(TOP).body).url + "/top.json"),
-            "varnish": lambda: contender("varnish", edges.varnish(setup, bench.gateway()).url + TOP, expect=ROWS),
+            "varnish": lambda: contender("varnish", edges.varnish(setup, behind()).url + TOP, expect=ROWS),
         },
     )
 
@@ -149,6 +151,7 @@ def edge(bench: Bench) -> Contest:
 def rank(bench: Bench) -> Contest:
     """One member's rank, score and the total, on a large board, random members."""
     members, expect = bench.large, b'"rank":'
+    reply = b'"EVALSHA":[%d,' % members
     one = MEMBER.format(0)
     return bench.contest(
         LINES["rank"],
@@ -156,9 +159,7 @@ def rank(bench: Bench) -> Contest:
             "gateway": lambda: contender("gateway", bench.gateway().url + MEMBER, members=members, expect=expect),
             "constant": lambda: contender("constant", bench.like(one).url + MEMBER, members=members, expect=expect),
             "naive": lambda: contender("naive", bench.naive().url + MEMBER, members=members, expect=expect),
-            "webdis": lambda: contender(
-                "webdis", _webdis_rank(bench), members=members, expect=b'"EVALSHA":[%d,' % members
-            ),
+            "webdis": lambda: contender("webdis", _webdis_rank(bench), members=members, expect=reply),
         },
     )
 

@@ -14,9 +14,7 @@ from pathlib import Path
 
 from loadtests.nodes import Node
 from loadtests.programs import LOOPBACK, Missing, free_port, program
-from loadtests.setup import ROOT, Served, Setup
-
-SHIPPED_NGINX = ROOT / "nginx.conf"
+from loadtests.setup import Served, Setup
 
 FILE_SERVER = """\
 worker_processes 1;
@@ -25,7 +23,7 @@ pid {folder}/nginx.pid;
 error_log stderr warn;
 events {{ worker_connections 1024; }}
 http {{
-  access_log off;
+  access_log {folder}/access.log;
   sendfile on;
   tcp_nopush on;
   keepalive_requests 1000000000;
@@ -42,7 +40,7 @@ http {{
 
 
 def nginx_file(setup: Setup, body: bytes) -> Served:
-    """Start an nginx of one worker that serves ``body`` as the file ``/top.json``."""
+    """Start an nginx of one worker that serves ``body`` as the file ``/top.json``, and logs as nginx does."""
     port = free_port()
     folder = setup.programs.folder / f"nginx-file-{port}"
     (folder / "files").mkdir(parents=True)
@@ -53,29 +51,25 @@ def nginx_file(setup: Setup, body: bytes) -> Served:
 
 
 def nginx_cached(setup: Setup, gateway: Served) -> Served:
-    """Start the shipped nginx in front of a gateway: the file as it is, but for ports, paths and one worker."""
-    if not SHIPPED_NGINX.exists():
-        raise Missing("nginx.conf is not there")
+    """Start nginx, one worker, with the file that is shipped: what ``edge nginx`` prints for a configuration."""
     port = free_port()
     folder = setup.programs.folder / f"nginx-{port}"
     folder.mkdir()
     folder.chmod(0o777)
     setup.programs.folder.chmod(0o755)
-    text = placed(SHIPPED_NGINX.read_text(), port=port, gateway_port=gateway.port, folder=folder)
-    return _nginx(setup, f"nginx-{port}", text, port)
+    # fmt: off
+    text = edge_text("nginx", gateway, "--listen", f"{LOOPBACK}:{port}", "--listen-h2", "none",
+                     "--state-dir", str(folder), "--access-log", str(folder / "access.log"))
+    # fmt: on
+    return _nginx(setup, folder.name, one_worker(text), port)
 
 
-def placed(text: str, *, port: int, gateway_port: int, folder: Path) -> str:
-    """Return the shipped nginx.conf moved to a port and a folder of its own, in front of this gateway."""
-    text = re.sub(r"(?m)^(\s*listen\s+)(?!\[)[^;]*?;", rf"\g<1>{LOOPBACK}:{port};", text, count=1)
-    text = re.sub(rf"(?m)^\s*listen\s+(?!127\.0\.0\.1:{port};)[^;]*;\n", "", text)
-    text = re.sub(r"(?m)^(\s*server\s+)[\w.-]+:\d+", rf"\g<1>{LOOPBACK}:{gateway_port}", text)
-    text = re.sub(r"(?m)^(\s*worker_processes\s+)\w+;", r"\g<1>1;", text)
-    text = re.sub(r"(?m)^(\s*pid\s+)[^;]+;", rf"\g<1>{folder}/nginx.pid;", text)
-    text = re.sub(r"(?m)^(\s*proxy_cache_path\s+)\S+", rf"\g<1>{folder}/cache", text)
-    text = re.sub(r"(?m)^(\s*proxy_temp_path\s+)[^;]+;", rf"\g<1>{folder}/proxy;", text)
-    text = re.sub(r"(?m)^(\s*access_log\s+)/\S+?(?=[\s;])", rf"\g<1>{folder}/access.log", text)
-    return re.sub(r"(?m)^(\s*error_log\s+)/\S+?(?=[\s;])", rf"\g<1>{folder}/error.log", text)
+def one_worker(text: str) -> str:
+    """Return an nginx configuration with a single worker; raise ``ValueError`` if it does not say how many."""
+    single, found = re.subn(r"(?m)^(\s*worker_processes\s+)\w+;", r"\g<1>1;", text)
+    if not found:
+        raise ValueError("the configuration names no worker_processes")
+    return single
 
 
 def _nginx(setup: Setup, name: str, text: str, port: int) -> Served:
@@ -98,15 +92,18 @@ def varnish(setup: Setup, gateway: Served) -> Served:
     # fmt: off
     process = setup.programs.start(
         folder.name, program("varnishd"), "-F", "-a", f"{LOOPBACK}:{port}", "-f", vcl, "-n", folder,
-        "-s", "malloc,64m", "-p", "http_max_hdr=96", port=port,
+        "-s", "malloc,64m", port=port,
     )
     # fmt: on
     return Served(port, process, name=folder.name)
 
 
-def edge_text(kind: str, gateway: Served) -> str:
+def edge_text(kind: str, gateway: Served, *options: str) -> str:
     """Return what ``leaderboard-gateway edge`` prints for a running gateway's configuration."""
-    command = [sys.executable, "-m", "gateway", "edge", kind, "--config", str(gateway.config)]
+    # fmt: off
+    command = [sys.executable, "-m", "gateway", "edge", kind, "--config", str(gateway.config),
+               "--origin", f"{LOOPBACK}:{gateway.port}", *options]
+    # fmt: on
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     if done.returncode != 0:
         raise Missing(f"`edge {kind}` failed: {done.stderr.strip()[-300:]}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from gateway.demo.embedded import find_redis_server
-from loadtests.programs import LOOPBACK, Programs, free_port, until
+from loadtests.programs import LOOPBACK, Programs, free_port, program, until
 
 PAIRS = 500
 """Rows in one ZADD."""
@@ -30,9 +31,9 @@ PIPELINE = 50
 RANGES = ("zrange", "zrevrange", "zrangebyscore", "zrevrangebyscore")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Node:
-    """One redis-server."""
+    """One redis-server; ``process`` changes when it is started again."""
 
     port: int
     process: subprocess.Popen[bytes]
@@ -61,13 +62,27 @@ class Nodes:
 
     def fill(self, key: str, rows: Iterable[tuple[str, int]]) -> None:
         """Add rows to a board on the primary, and wait until the replicas have them too."""
+        self.fill_all([(key, rows)])
+
+    def fill_all(self, boards: Iterable[tuple[str, Iterable[tuple[str, int]]]]) -> None:
+        """Add rows to many boards, and wait once at the end."""
         with socket.create_connection((LOOPBACK, self.primary.port), timeout=60) as connection:
-            send_rows(connection, key, rows)
+            for key, rows in boards:
+                send_rows(connection, key, rows)
         self.settle()
 
     def settle(self, *, within_s: float = 120.0) -> None:
         """Wait until every replica is in step with the primary."""
         until(lambda: all(in_step(node, self.primary) for node in self.replicas), "replicas in step", within_s=within_s)
+
+    def current_primary(self) -> Node:
+        """Return the node that takes writes now; raise ``redis.ConnectionError`` if there is none."""
+        for node in self.all:
+            with suppress(redis.RedisError), closing(node.client(timeout_s=1)) as client:
+                role: Any = client.role()
+                if role[0] == b"master":
+                    return node
+        raise redis.ConnectionError("no node is a primary")
 
     def range_commands(self) -> int:
         """Return how many range commands all nodes have executed, those inside scripts included."""
@@ -82,11 +97,42 @@ def start_nodes(programs: Programs, *, replicas: int = 2) -> Nodes:
     return nodes
 
 
-def _start(programs: Programs, *more: str) -> Node:
+def restart(programs: Programs, node: Node, primary: Node) -> None:
+    """Start a node that has ended again, empty, as a replica of ``primary``."""
+    node.process = _start(programs, "--replicaof", f"{LOOPBACK} {primary.port}", port=node.port).process
+
+
+def start_sentinel(programs: Programs, primary: Node, service: str) -> int:
+    """Start a Sentinel that watches this primary, and return its port once it knows the replicas."""
     port = free_port()
+    conf = programs.folder / f"sentinel-{port}.conf"
+    conf.write_text(
+        f"port {port}\nbind {LOOPBACK}\ndir {programs.folder}\n"
+        f"sentinel monitor {service} {LOOPBACK} {primary.port} 1\n"
+        f"sentinel down-after-milliseconds {service} 2000\nsentinel failover-timeout {service} 10000\n"
+    )
+    programs.start(f"sentinel-{port}", program("redis-sentinel"), conf, port=port)
+    client = redis.Redis(host=LOOPBACK, port=port)
+    connected = _connected_replicas(primary)
+    until(lambda: len(_known_replicas(client, service)) >= connected, "Sentinel knows the replicas", within_s=30)
+    return port
+
+
+def _connected_replicas(primary: Node) -> int:
+    told: dict[str, Any] = primary.client().info("replication")
+    return int(told["connected_slaves"])
+
+
+def _known_replicas(client: redis.Redis, service: str) -> list[Any]:
+    known: Any = client.sentinel_slaves(service)
+    return list(known)
+
+
+def _start(programs: Programs, *more: str, port: int = 0) -> Node:
+    port = port or free_port()
     name = f"redis-{port}"
     folder = programs.folder / name
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     # fmt: off
     process = programs.start(
         name, find_redis_server(), "--port", str(port), "--bind", LOOPBACK, "--dir", folder, "--save", "",

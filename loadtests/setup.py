@@ -24,7 +24,7 @@ import redis
 from loadtests import nodes as redis_nodes
 from loadtests.answers import Prepared, save
 from loadtests.config import GatewayConfig
-from loadtests.nodes import Node, Nodes
+from loadtests.nodes import Nodes
 from loadtests.programs import LOOPBACK, Programs, free_port, until
 from loadtests.rows import rows
 
@@ -120,18 +120,23 @@ class Setup:
     def writer(self, board: str, *, per_second: float = 40.0) -> None:
         """Change scores in and around a board's top from now on, so that its snapshots are not all the same."""
         stop = threading.Event()
-        thread = threading.Thread(target=_write, args=(self.nodes.primary, f"lb:{board}", 1 / per_second, stop))
+        thread = threading.Thread(target=_write, args=(self.nodes, f"lb:{board}", 1 / per_second, stop))
         thread.start()
         self._stack.callback(_end, stop, thread)
 
 
-def _write(primary: Node, key: str, pause_s: float, stop: threading.Event) -> None:
+def _write(nodes: Nodes, key: str, pause_s: float, stop: threading.Event) -> None:
     random = Random(1)
-    with closing(primary.client(timeout_s=1)) as client:
-        hot: Any = client.zrevrange(key, 0, HOT - 1)
-        while not stop.wait(pause_s):
-            with suppress(redis.RedisError):  # the primary may be frozen on purpose
-                client.zincrby(key, random.randint(-1_000_000, 1_000_000), random.choice(hot))
+    client = nodes.primary.client(timeout_s=1)
+    hot: Any = client.zrevrange(key, 0, HOT - 1)
+    while not stop.wait(pause_s):
+        try:
+            client.zincrby(key, random.randint(-1_000_000, 1_000_000), random.choice(hot))
+        except redis.RedisError:  # frozen, gone or no longer the primary, all of it on purpose
+            with suppress(redis.RedisError):
+                client.close()
+                client = nodes.current_primary().client(timeout_s=1)
+    client.close()
 
 
 def _end(stop: threading.Event, thread: threading.Thread) -> None:

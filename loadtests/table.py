@@ -32,7 +32,8 @@ class Row:
     least: float = math.nan
     most: float = math.nan
     readings: Mapping[str, float] = field(default_factory=dict)
-    """The medians that the ratio was made of, requests per second by contender."""
+    """The medians that the ratio was made of, by contender."""
+    reading_unit: str = "/s"
     failed: int = 0
     missing: str = ""
 
@@ -54,7 +55,7 @@ class Row:
         spread = figure(self.median, self.unit)
         if self.least != self.most:
             spread += f" ({figure(self.least, '')}–{figure(self.most, '')})"
-        told = ", ".join(f"{name} {value:,.0f}/s" for name, value in self.readings.items())
+        told = ", ".join(f"{name} {figure(value, ' ')}{self.reading_unit}" for name, value in self.readings.items())
         if self.failed:
             told = f"{self.failed} answers failed; " + told
         return self.what, asked, spread, mark, told
@@ -73,7 +74,9 @@ HEADINGS = ("what", "asked", "reached", "", "median readings")
 
 
 def figure(value: float, unit: str) -> str:
-    """Return a number with three significant digits or whole, and its unit."""
+    """Return a number and its unit: a ratio with two decimals, other numbers with three digits or whole."""
+    if unit == "%":
+        return f"{value:.4f}".rstrip("0").rstrip(".") + " %"
     text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if unit else f"{value:.2f}"
     return f"{text} {unit}".rstrip()
 
@@ -92,9 +95,9 @@ def as_markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def replaced(document: str, block: str) -> str:
+def replaced(document: str, block: str, *, begin: str = BEGIN, end: str = END) -> str:
     """Return the document with what lies between the markers replaced; raise ``ValueError`` if they are not there."""
-    begin, end = document.find(BEGIN), document.find(END)
-    if begin < 0 or end < begin:
-        raise ValueError(f"the document has no {BEGIN} … {END}")
-    return f"{document[: begin + len(BEGIN)]}\n{block}\n{document[end:]}"
+    start, stop = document.find(begin), document.find(end)
+    if start < 0 or stop < start:
+        raise ValueError(f"the document has no {begin} … {end}")
+    return f"{document[: start + len(begin)]}\n{block}\n{document[stop:]}"
