@@ -227,6 +227,8 @@ SERVER = Text(r"""
         proxy_cache_lock         on;
         proxy_cache_lock_timeout ¤{lock_timeout_ms}ms;
         proxy_cache_lock_age     ¤{read_timeout_s}s;
+        # A fetch belongs to nobody: its first client may leave.
+        proxy_ignore_client_abort on;
         # No conditional fetches: nginx keeps the old fields with a 304, and Leaderboard-As-Of would stand still.
         proxy_cache_revalidate   off;
 

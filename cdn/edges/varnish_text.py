@@ -207,6 +207,12 @@ sub vcl_backend_error {
 }
 
 sub vcl_deliver {
+    # Varnish compares If-None-Match as a whole. In a list, in "*" and in a strong form of the tag, what matches is
+    # the part between the quotes (RFC 9110 §13.1.2).
+    if (resp.http.ETag && req.http.If-None-Match && (req.http.If-None-Match == "*" ||
+        std.strstr(req.http.If-None-Match, regsub(resp.http.ETag, "^W/", "")))) {
+        set req.http.If-None-Match = resp.http.ETag;
+    }
     if (!req.http.X-LB-Kept) {
         set resp.http.X-LB-Did = "varnish; fwd=bypass";
     } elsif (obj.hits > 0) {

@@ -109,7 +109,9 @@ class Origin:
 
     def count(self, prefix: str = "") -> int:
         """Return how many requests began with this target, health checks aside."""
-        return sum(seen.target.startswith(prefix) for seen in list(self.seen) if seen.target not in {"/readyz", "/livez"})
+        return sum(
+            seen.target.startswith(prefix) for seen in list(self.seen) if seen.target not in {"/readyz", "/livez"}
+        )
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer as the gateway would, in the state that the test chose."""

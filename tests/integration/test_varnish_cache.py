@@ -1,0 +1,336 @@
+"""Varnish as configured by the command in front of an origin that counts: nginx's promises, and purging."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cdn import policy
+from cdn.dialects import Headers
+from cdn.edges.site import Site
+from cdn.edges.varnish import configuration
+from cdn.policy import Lives
+from cdn.purge import PurgeTarget, purge
+from cdn.tags import leaderboard_tag, tags_of
+from gateway.clock import SystemClock
+from tests.integration.edges import Origin, Reply, crowd, get, until
+from tests.servers import Varnish
+
+pytestmark = pytest.mark.xdist_group("varnish")
+
+LIVES = Lives(client_ttl_s=1, edge_ttl_s=1, stale_while_revalidate_s=2, stale_if_error_s=60, dialects=("varnish",))
+CLIENTS = 200
+SECRET = "only-for-tests"
+ROOM_FOR_LONG_TARGETS = [
+    *("-p", "http_req_size=64k", "-p", "http_req_hdr_len=20k"),
+    *("-p", "workspace_client=192k", "-p", "workspace_backend=192k"),
+]
+
+
+class Front(NamedTuple):
+    """Varnish, its port, and the origin behind it."""
+
+    port: int
+    origin: Origin
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    secret = tmp_path_factory.mktemp("varnish") / "purge-secret"
+    secret.write_text(SECRET + "\n")
+    with Origin(LIVES) as origin:
+        site = Site(
+            lives=(LIVES,),
+            dialects=LIVES.dialects,
+            origins=(f"127.0.0.1:{origin.port}",),
+            purge_secret_file=str(secret),
+        )
+        with Varnish(configuration(site), options=ROOM_FOR_LONG_TARGETS) as varnish:
+            yield Front(varnish.port, origin)
+
+
+@pytest.fixture
+def front(served: Front) -> Front:
+    ill = served.origin.state == "error"
+    served.origin.reset()
+    if ill:  # the probe has to see two good answers of three before the edge believes in the gateway again
+        until(lambda: sum(seen.target == "/readyz" for seen in list(served.origin.seen)) >= 3, "the probe is content")
+        served.origin.seen.clear()
+    return served
+
+
+def top(board: str) -> str:
+    return f"/v1/leaderboards/{board}/top"
+
+
+def did(reply: Reply) -> str:
+    """Return what Varnish says that it did."""
+    return reply.headers["cache-status"].split(", ")[-1]
+
+
+def test_a_cold_crowd_is_one_read(front: Front) -> None:
+    front.origin.delay_s = 0.1
+    replies = crowd(front.port, top("cold"), CLIENTS)
+    assert {reply.status for reply in replies} == {200}
+    assert front.origin.count() == 1
+
+
+def test_while_a_crowd_polls_there_is_one_read_for_each_life(front: Front) -> None:
+    began = time.monotonic()
+    replies = crowd(front.port, top("hot"), CLIENTS, rounds=7, pause_s=0.5)
+    lives = (time.monotonic() - began) / LIVES.edge_ttl_s
+    assert {reply.status for reply in replies} == {200}
+    assert 2 <= front.origin.count() <= lives + 2
+    hits = sum(did(reply) == "varnish; hit" for reply in replies)
+    assert hits / len(replies) > 0.8, "all but those who waited for the first fetch"
+
+
+def test_stale_answers_are_kept_and_collapsed_not_turned_to_hit_for_miss(front: Front) -> None:
+    """The built-in rules would take the short life for a reason not to keep such answers, for two minutes."""
+    front.origin.state, front.origin.delay_s = "stale", 0.03
+    began = time.monotonic()
+    replies = crowd(front.port, top("outage"), CLIENTS, rounds=8, pause_s=0.5)
+    lives = (time.monotonic() - began) / policy.STALE_LIFE_S
+    assert {reply.status for reply in replies} == {200}
+    assert front.origin.count() <= lives + 2
+    front.origin.state, front.origin.version = "fresh", 7
+    time.sleep(policy.STALE_LIFE_S + 0.1)
+    assert b'"score":7' in get(front.port, top("outage")).body
+
+
+def test_an_answer_with_an_age_is_kept_all_the_same(front: Front) -> None:
+    aged: Headers = [*policy.stale(LIVES), (b"age", b"30")]
+    front.origin.overrides[top("aged")] = (200, aged)
+    for _ in range(3):
+        get(front.port, top("aged"))
+    assert front.origin.count() == 1
+
+
+def test_a_503_lets_a_crowd_through_neither_one_by_one_nor_all_at_once(front: Front) -> None:
+    front.origin.overrides[top("nothing")] = (503, [*policy.error(), (b"x-request-id", b"of-one-client")])
+    front.origin.delay_s = 0.2
+    began = time.monotonic()
+    replies = crowd(front.port, top("nothing"), CLIENTS)
+    assert time.monotonic() - began < 5, "one by one would be 40 s"
+    assert {reply.status for reply in replies} == {503}
+    assert {reply.headers["cache-control"] for reply in replies} == {"no-store"}
+    assert not any("x-request-id" in reply.headers or "age" in reply.headers for reply in replies)
+    assert front.origin.count() <= 2
+    front.origin.overrides.clear()
+    time.sleep(1.1)
+    assert get(front.port, top("nothing")).status == 200
+
+
+@pytest.mark.parametrize("status", [400, 404, 405])
+def test_a_caller_s_error_is_not_kept_and_does_not_switch_keeping_off(front: Front, status: int) -> None:
+    target = top(f"errs{status}")
+    front.origin.overrides[target] = (status, policy.error())
+    assert [get(front.port, target).status for _ in range(2)] == [status] * 2
+    assert front.origin.count() == 2
+    front.origin.overrides.clear()
+    assert get(front.port, target).status == 200
+    time.sleep(1.1)
+    assert [get(front.port, target).status for _ in range(3)] == [200] * 3
+    assert did(get(front.port, target)) == "varnish; hit"
+
+
+def test_an_unknown_leaderboard_s_404_is_kept_for_its_own_short_life(front: Front) -> None:
+    front.origin.overrides[top("unknown")] = (404, [(b"cache-control", b"public, max-age=1")])
+    assert [get(front.port, top("unknown")).status for _ in range(3)] == [404] * 3
+    assert front.origin.count() == 1
+    front.origin.overrides.clear()
+    time.sleep(1.1)
+    assert get(front.port, top("unknown")).status == 200
+
+
+def test_grace_goes_by_the_gateway_s_health(front: Front) -> None:
+    """Ready: past stale-while-revalidate somebody fetches. Not ready: what is stored serves within stale-if-error."""
+    for board in ("well", "ill"):
+        get(front.port, top(board))
+    front.origin.version = 2
+    time.sleep(LIVES.edge_ttl_s + LIVES.stale_while_revalidate_s + 0.2)
+    assert b'"score":2' in get(front.port, top("well")).body
+    front.origin.state = "error"
+    until(lambda: get(front.port, "/readyz").status == 503, "the gateway is not ready")
+    time.sleep(2.2)  # the probe's two failures
+    front.origin.seen.clear()
+    for _ in range(20):
+        reply = get(front.port, top("ill"))
+        assert (reply.status, did(reply)) == (200, "varnish; hit")
+    assert front.origin.count("/v1") == 0, "the probe finds out when the gateway is back, not the crowd"
+
+
+def test_a_gateway_that_is_away_is_covered_and_what_was_never_stored_is_a_problem_document(front: Front) -> None:
+    get(front.port, top("covered"))
+    front.origin.stop()
+    front.origin.state = "error"
+    try:
+        time.sleep(LIVES.edge_ttl_s + 0.3)
+        assert get(front.port, top("covered")).status == 200
+        reply = get(front.port, top("never"))
+        assert reply.status == 503
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert reply.headers["cache-control"] == "no-store"
+        assert json.loads(reply.body)["code"] == "bad_gateway"
+    finally:
+        front.origin.start()
+
+
+def test_the_first_client_s_hanging_up_costs_the_others_nothing(front: Front) -> None:
+    front.origin.delay_s = 0.2
+    with socket.create_connection(("127.0.0.1", front.port)) as first:
+        first.sendall(f"GET {top('left')} HTTP/1.1\r\nHost: edge\r\n\r\n".encode())
+        until(lambda: front.origin.count() == 1, "the first read reaches the origin")
+    time.sleep(0.3)
+    assert did(get(front.port, top("left"))) == "varnish; hit"
+    assert front.origin.count() == 1
+
+
+def test_authorization_and_cookies_neither_prevent_keeping_nor_reach_the_gateway(front: Front) -> None:
+    own = {"Authorization": "Bearer x", "Cookie": "sid=1"}
+    replies = [get(front.port, top("everyone"), own) for _ in range(2)]
+    assert did(replies[1]) == "varnish; hit"
+    assert not {"authorization", "cookie"} & set(front.origin.seen[0].headers)
+
+
+def test_what_is_personal_is_never_kept_and_keeps_its_authorization(front: Front) -> None:
+    target = "/v1/leaderboards/downloads/members/ann"
+    for _ in range(2):
+        assert get(front.port, target, {"Authorization": "Bearer x"}).headers["cache-control"] == "no-store"
+    assert front.origin.count() == 2
+    assert front.origin.seen[0].headers["authorization"] == "Bearer x"
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "POST", "DELETE", "PATCH"])
+def test_other_methods_go_to_the_gateway(front: Front, method: str) -> None:
+    get(front.port, top("methods"), method=method)
+    assert front.origin.seen[-1].method == method
+
+
+def test_a_matching_condition_is_a_304_with_the_fields_of_the_200(front: Front) -> None:
+    whole = get(front.port, top("conditional"))
+    for value in (whole.etag, f'"other", {whole.etag}', f'{whole.etag},"x"', "*", whole.etag.removeprefix("W/")):
+        reply = get(front.port, top("conditional"), {"If-None-Match": value})
+        assert (reply.status, reply.body) == (304, b"")
+        assert reply.headers["cache-control"] == whole.headers["cache-control"]
+        assert reply.headers["etag"] == whole.etag
+    assert get(front.port, top("conditional"), {"If-None-Match": '"other", W/"v"'}).status == 200
+
+
+def test_a_kept_answer_is_never_cut_to_a_range(front: Front) -> None:
+    get(front.port, top("whole"))
+    reply = get(front.port, top("whole"), {"Range": "bytes=0-3"})
+    assert reply.status == 200
+    assert reply.headers["accept-ranges"] == "none"
+
+
+def test_clients_see_none_of_the_edge_s_own_fields(front: Front) -> None:
+    get(front.port, top("fields"))
+    names = set(get(front.port, top("fields")).headers)
+    assert not {"x-cache-tags", "x-varnish", "x-lb-window", "x-lb-did"} & names
+
+
+def entries(front: Front, targets: list[str]) -> int:
+    """Return how many reads these targets cost, one after the other."""
+    for target in targets:
+        get(front.port, target)
+    return front.origin.count()
+
+
+def test_unknown_parameters_the_default_limit_and_the_host_make_no_second_entry(front: Front) -> None:
+    base = top("known")
+    targets = [base, f"{base}?", f"{base}?utm=a%20b", f"{base}?limit=100&x=%2F", f"{base}?LIMIT=5", f"{base}?from=1"]
+    assert entries(front, targets) == 1
+    assert front.origin.seen[0].target == base
+
+
+def test_what_changes_the_answer_makes_an_entry_of_its_own_however_it_is_written(front: Front) -> None:
+    base = top("differs")
+    assert entries(front, [base, f"{base}?limit=5", f"{base}?%6Cimit=5&x", f"{base}?period=x", f"{base}?limit"]) == 4
+    assert entries(front, [f"{base}?limit=5&limit=6", f"{base}?limit=5&%6Cimit=6"]) == 6
+    front.origin.seen.clear()
+    get(front.port, "/v1/leaderboards/differs/ranks?x=1&to=20&period=a%2Fb&from=11")
+    assert front.origin.seen[-1].target == "/v1/leaderboards/differs/ranks?from=11&to=20&period=a%2Fb"
+
+
+@pytest.mark.parametrize(
+    "member", ["team%2Fann", "%2E%2E", "100%25", "a+b", "a%2Bb", "%F0%9F%8F%86", "e%CC%81", "a:b;c"]
+)
+def test_a_member_id_reaches_the_gateway_byte_for_byte(front: Front, member: str) -> None:
+    members = "/v1/leaderboards/downloads/members"
+    for target in (f"{members}/{member}", f"{members}/{member}/neighbors", f"{members}?member={member}"):
+        get(front.port, target)
+        assert front.origin.seen[-1].target == target
+
+
+def test_a_target_of_16_kib_passes(front: Front) -> None:
+    base = "/v1/leaderboards/downloads/members?member="
+    assert get(front.port, base + "m" * (16_384 - len(base))).status == 200
+    assert len(front.origin.seen[-1].target) == 16_384
+
+
+def test_what_the_client_claims_about_its_address_is_overwritten(front: Front) -> None:
+    get(front.port, "/v1/leaderboards/downloads/members/x", {"X-Forwarded-For": "1.2.3.4", "Forwarded": "for=1.2.3.4"})
+    assert front.origin.seen[-1].headers["x-forwarded-for"] == "127.0.0.1"
+    assert "forwarded" not in front.origin.seen[-1].headers
+
+
+# ---- purging -------------------------------------------------------------------------------------------------------
+
+
+def target(front: Front, token: str | None = SECRET) -> PurgeTarget:
+    return PurgeTarget(edge="varnish", url=f"http://127.0.0.1:{front.port}/", token=token)
+
+
+async def test_a_purge_by_tag_is_seen_within_a_second_and_spares_other_boards(front: Front) -> None:
+    long = Lives(edge_ttl_s=600, client_ttl_s=1, dialects=("varnish",))
+    for board in ("purged", "purged.2", "spared"):
+        front.origin.overrides[top(board)] = (200, policy.fresh(long, tags=tags_of(board, "2026")))
+        for suffix in ("", "?limit=5"):
+            get(front.port, top(board) + suffix)
+    assert front.origin.count() == 6
+    [report] = await purge([target(front)], [leaderboard_tag("purged")], sleep=SystemClock.sleep)
+    assert report.purged
+    began = time.monotonic()
+    for board in ("purged", "purged.2", "spared"):
+        for suffix in ("", "?limit=5"):
+            get(front.port, top(board) + suffix)
+    assert time.monotonic() - began < 1
+    assert front.origin.count(top("purged")) == 4
+    assert front.origin.count() == 8
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", SECRET + "x"])
+async def test_a_purge_without_the_secret_is_refused(front: Front, token: str | None) -> None:
+    [report] = await purge([target(front, token)], ["lb"], sleep=SystemClock.sleep)
+    assert not report.purged
+    assert "403" in report.reason
+
+
+@pytest.mark.parametrize("tags", [".*", 'a" || obj.status', "", "a  b", "a)|(b"])
+def test_a_tag_that_could_mean_something_else_to_the_edge_is_refused(front: Front, tags: str) -> None:
+    reply = get(front.port, "/", {"X-Purge-Secret": SECRET, "X-Purge-Tags": tags}, method="PURGE")
+    assert reply.status == 400
+
+
+def test_without_a_readable_secret_nobody_may_purge(front: Front, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    for path in (empty, tmp_path / "missing"):
+        site = Site(lives=(LIVES,), origins=(f"127.0.0.1:{front.origin.port}",), purge_secret_file=str(path))
+        with Varnish(configuration(site)) as varnish:
+            for secret in ("", " ", "x"):
+                headers = {"X-Purge-Secret": secret, "X-Purge-Tags": "lb"}
+                assert get(varnish.port, "/", headers, method="PURGE").status == 403
+
+
+def test_a_purge_from_elsewhere_is_refused(front: Front) -> None:
+    site = Site(lives=(LIVES,), origins=(f"127.0.0.1:{front.origin.port}",), purgers=("192.0.2.0/24",))
+    with Varnish(configuration(site)) as varnish:
+        assert get(varnish.port, "/", {"X-Purge-Tags": "lb"}, method="PURGE").status == 403
