@@ -67,6 +67,11 @@ class MemberNotFound(RequestError):
     title = "Member not found"
     default_detail = "The member is not on this leaderboard."
 
+    def __init__(self, detail: str = "", *, as_of: float | None = None) -> None:
+        super().__init__(detail)
+        self.as_of = as_of
+        """When the leaderboard was read without finding the member, in wall seconds."""
+
 
 class PeriodNotFound(RequestError):
     status = 404

@@ -31,7 +31,7 @@ from gateway.errors import (
 )
 from gateway.freshness import Action, Life, decide, hold_s, loading
 from gateway.loader import Loader, behind_s
-from gateway.model import TOP_LIMIT, Board, Origin, Outcome, Query, SnapshotKey, Stamp, Target
+from gateway.model import TOP_LIMIT, Board, Origin, Outcome, Query, SnapshotKey, Stamp, Standings, Target, Window
 from gateway.store import Slot, Store
 
 log = logging.getLogger(__name__)
@@ -258,16 +258,16 @@ class ReadPath:
         if query.kind == "neighbors":
             window = await self._origin.neighbors(target, query.members[0], query.above, query.below)
             if not window.entries:
-                return await self._absent(query, window.total)
+                return await self._absent(query, window)
             return self._fresh(window.stamp, encode.window_body(target, window, stale=window.stamp.stale))
         if query.kind == "member":
             standings = await self._origin.member(target, query.members[0])
             if not standings.entries:
-                return await self._absent(query, standings.total)
+                return await self._absent(query, standings)
             return self._fresh(standings.stamp, encode.member_body(target, standings, stale=standings.stamp.stale))
         standings = await self._origin.members(target, query.members)
         if not standings.total and _has_ended(target, self._clock):
-            return await self._absent(query, standings.total)
+            return await self._absent(query, standings)
         return self._fresh(standings.stamp, encode.members_body(target, standings, stale=standings.stamp.stale))
 
     def _fresh(self, stamp: Stamp, body: bytes) -> Reply:
@@ -276,11 +276,11 @@ class ReadPath:
         age_s = self._clock.monotonic() - stamp.began + behind_s(stamp, self._clock)
         return Reply("stale", body, stamp.as_of, stale=True, stored=False, age_s=age_s)
 
-    async def _absent(self, query: Query, total: int) -> Reply:
+    async def _absent(self, query: Query, found: Window | Standings) -> Reply:
         """Answer for a member that the origin did not find: from the archive if the period's key is gone, else 404."""
         target = query.target
-        if total or not _has_ended(target, self._clock):
-            raise MemberNotFound
+        if found.total or not _has_ended(target, self._clock):
+            raise MemberNotFound(as_of=found.stamp.as_of)
         key = SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT)
         await self._cached(
             Query("top", target)

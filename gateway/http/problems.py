@@ -10,7 +10,7 @@ import json
 import logging
 from typing import NamedTuple
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, MemberNotFound
 
 MEDIA_TYPE = b"application/problem+json"
 TYPE_PREFIX = "/openapi.json#/components/responses/"
@@ -51,5 +51,5 @@ def problem_of(error: Exception) -> Problem:
         error = GatewayError()
     kind = type(error)
     retry_after_s = getattr(error, "retry_after_s", None) if kind.status == 503 else None
-    as_of = getattr(error, "as_of", None)
+    as_of = error.as_of if isinstance(error, MemberNotFound) else None
     return Problem(kind.status, kind.code, document(kind, error.detail), retry_after_s, as_of)

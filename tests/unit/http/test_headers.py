@@ -153,11 +153,9 @@ async def test_member_reads_are_kept_by_nobody_and_say_when_they_were_read() -> 
         assert not {"etag", "vary", "cdn-cache-control", "content-encoding", "age"} & got.names
 
 
-async def test_an_error_that_knows_when_the_data_was_read_says_so() -> None:
+async def test_a_member_who_is_not_there_is_told_when_that_was_read() -> None:
     site = Site()
-    error = errors.MemberNotFound()
-    error.as_of = site.clock.wall()  # type: ignore[attr-defined]
-    site.reads.error = error
+    site.reads.error = errors.MemberNotFound(as_of=site.clock.wall())
     assert (await site.get(MEMBER))["leaderboard-as-of"] == "2023-11-14T22:13:20.000Z"
 
 
