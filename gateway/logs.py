@@ -76,7 +76,8 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, followed by the trace of an exception, each of its lines indented."""
         access = record.name == "gateway.access"
-        words = [f"{_time(record)} {record.levelname} {self._process} {record.name}: {_one_line(record.getMessage())}"]
+        said = _one_line(record.getMessage().rstrip())
+        words = [f"{_time(record)} {record.levelname} {self._process} {record.name}: {said}"]
         words += [f"{key}={_word(value)}" for key, value in _fields(record) if not (access and key in _IN_MESSAGE)]
         trace = _trace(record)
         if trace is not None:

@@ -10,6 +10,7 @@ uvicorn alone closes its listeners at once and ends by raising the signal again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Sequence
 from typing import Any, cast
@@ -83,6 +84,9 @@ class Serving:
         while (state.connections or state.tasks) and self._clock.monotonic() < deadline:
             await self._clock.sleep(_STEP_S)
         cut = list(state.tasks)
+        if cut:
+            # uvicorn would log each with a trace; who asked for the cut says how many there were.
+            logging.getLogger("uvicorn.error").disabled = True
         for task in cut:
             task.cancel()
         for connection in list(state.connections):
