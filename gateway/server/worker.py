@@ -29,6 +29,7 @@ from gateway import logs, telemetry
 from gateway.clock import Clock, SystemClock
 from gateway.counters import Counters
 from gateway.errors import GatewayError
+from gateway.http.ids import IdsFilter
 from gateway.http.protocol import GatewayProtocol
 from gateway.readpath import Readiness
 from gateway.server.channel import Channel, Message
@@ -184,5 +185,7 @@ def main(arguments: Sequence[str]) -> int:
     order: Order = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the parent that started this process
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     logs.configure(order.settings.log, process=f"worker-{order.index}")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(IdsFilter())  # on the handler: a logger's own filter does not see its children's records
     control, *listeners = (socket.socket(fileno=int(number)) for number in arguments)
     return uvloop.run(_run(order, control, listeners))
