@@ -55,8 +55,8 @@ class RetryBudget:
 
     SHARE = 0.1
     FLOOR_PER_S = 10.0
-    MOST = 100.0
-    """Saved up at most: a long quiet time is no licence for a storm."""
+    MOST = 1000.0
+    """Saved up at most: enough for all that is under way when a busy node dies, and no licence for a storm."""
 
     __slots__ = ("_at", "_reads", "_tokens")
 

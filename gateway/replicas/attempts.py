@@ -201,7 +201,9 @@ class Attempts:
         A reset connection is open again within a millisecond, and at start none is open yet; but while Redis is
         away, a read must not wait for it.
         """
-        if not any(node.opening for node in progress.shard.nodes):
+        shard = progress.shard
+        fit = (shard.primary,) if progress.primary else shard.nodes
+        if not any(node is not None and node.opening for node in fit):
             self._fail(progress, OriginUnavailable)
         if not progress.wait_until:
             progress.wait_until = min(now + self._limits.read_timeout_s, progress.until)

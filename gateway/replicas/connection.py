@@ -126,6 +126,12 @@ class Connection(asyncio.Protocol):
         out.clear()
 
     def _sweep(self) -> None:
+        # Interleaving: 1. the process is held up for longer than an attempt may take. 2. The loop wakes and runs
+        # timers before it reads sockets (libuv does). 3. This sweep finds everything overdue, though the replies have
+        # long been in the socket. So sockets get their turn first: judgement is one turn of the loop later.
+        self._timer = self._call_later(0.0, self._judge) if self.pending else None
+
+    def _judge(self) -> None:
         """End the attempts that are overdue; give up the connection if its head has been silent for too long."""
         self._timer = None
         pending = self.pending

@@ -10,6 +10,7 @@ between two looks of the health monitor (empty, perhaps) comes back through here
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -137,5 +138,5 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, AttemptError):
         return "closed by the node"
     if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
+        return os.strerror(error.errno) if error.errno else type(error).__name__
     return type(error).__name__

@@ -22,8 +22,11 @@ class Limits:
 
     @property
     def sample_s(self) -> float:
-        """How often lag is measured: four times within what it may be."""
-        return self.max_lag_s / 4
+        """How often lag is measured: four times within what it may be, and every second at least.
+
+        The same look finds links that went down, so a generous limit must not make it seldom.
+        """
+        return min(self.max_lag_s / 4, 1.0)
 
     @property
     def silence_s(self) -> float:

@@ -30,6 +30,8 @@ FULL = 2048
 """Reads waiting on one node before it takes no more: at 20 µs each in Redis, 40 ms of work."""
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
+SHORT_LIFE_S = 1.0
+"""A connection lost sooner than this says that opening it again at once may be of no use."""
 
 
 class Listener(Protocol):
@@ -54,7 +56,9 @@ class Node:
     __slots__ = (
         "_closing",
         "_nodes",
+        "_opened_at",
         "_opener",
+        "_short_lives",
         "address",
         "breaker",
         "failed_opens",
@@ -70,6 +74,8 @@ class Node:
         self._nodes = nodes
         self._opener: asyncio.Task[None] | None = None
         self._closing = False
+        self._opened_at = 0.0
+        self._short_lives = 0
         self.address, self.login = address, login
         self.ready: list[Connection] = []
         self.health = Health()
@@ -85,7 +91,10 @@ class Node:
     @property
     def outstanding(self) -> int:
         """How many replies are still to come, those of callers who left included."""
-        return sum(len(connection.pending) for connection in self.ready)
+        ready = self.ready
+        if len(ready) == 1:  # nearly always, and asked for with every choice
+            return len(ready[0].pending)
+        return sum(len(connection.pending) for connection in ready)
 
     @property
     def opening(self) -> bool:
@@ -153,6 +162,7 @@ class Node:
             self.failed_opens += 1
             self.trouble = reason_of(error)
             nodes.listener.unreachable(self)
+            nodes.wake()  # who waits for it need not wait any longer
             return False
         self.version = greeting.version or self.version
         self.trouble = ""
@@ -161,6 +171,7 @@ class Node:
             self.failed_opens += 1
             return False
         self.failed_opens = 0
+        self._opened_at = nodes.clock.monotonic()
         self.breaker.answered()
         self.ready.append(connection)
         nodes.change(self)
@@ -175,6 +186,10 @@ class Node:
         self.ready.remove(connection)
         self._nodes.change(self)
         if not self.ready:
+            # At once, so that reads can wait for it; but a node that accepts and hangs up again gets the usual pauses.
+            lived_s = self._nodes.clock.monotonic() - self._opened_at
+            self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
+            self.failed_opens = max(0, self._short_lives - 1)
             self.open_soon()
 
     def connection_overdue(self, connection: Connection) -> None:
@@ -273,6 +288,10 @@ class Nodes:
         """Note that a node came, went or changed: earlier choices are void, and who waits for a node looks again."""
         self.epoch += 1
         self.listener.changed(node)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everyone who waits for a node look again."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.replicas.connection import Answer, Connection
 from gateway.replicas.failures import AttemptTimeout, ConnectionLost, ErrorReply
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, settle
 
 
 class Transport(asyncio.Transport):
@@ -65,7 +65,7 @@ class Rig:
 
     def sweep(self, after_s: float) -> None:
         self.clock.advance(after_s)
-        self.connection._sweep()
+        self.connection._judge()
 
 
 @pytest.fixture
@@ -128,6 +128,16 @@ async def test_overdue_attempts_are_no_failure_of_the_node_while_others_are_answ
     rig.sweep(0.05)
     assert (await slow, await quick) == (1, 3)
     assert rig.watcher.overdue == 0
+
+
+async def test_replies_that_came_while_the_process_was_held_up_are_read_before_anyone_is_overdue(rig: Rig) -> None:
+    answer = rig.send()
+    rig.clock.advance(10.0)
+    rig.connection._sweep()
+    rig.receive(b":1\r\n")
+    await settle()
+    assert await answer == 1
+    assert not rig.connection.closed
 
 
 async def test_silence_at_the_head_drops_the_connection_and_tells_everyone(rig: Rig) -> None:

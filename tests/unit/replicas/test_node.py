@@ -88,6 +88,24 @@ async def test_a_lost_connection_is_opened_again_at_once() -> None:
     await nodes.close()
 
 
+async def test_a_node_that_accepts_and_hangs_up_is_not_opened_in_a_storm() -> None:
+    clock, dialler = FakeClock(), Dialler()
+    dialler.refuse = None
+    nodes = make_nodes(clock, dialler)
+    node = nodes.node(address(1), LOGIN)
+    await settle()
+    for _ in range(50):
+        if node.ready:
+            node.connection_lost(node.ready[0])
+        await clock.elapse(0.1)
+    assert dialler.attempts < 20
+    await clock.elapse(2.0)
+    node.connection_lost(node.ready[0])
+    await settle()
+    assert node.ready, "once it has lived for a while it is opened at once again"
+    await nodes.close()
+
+
 async def test_reads_share_one_connection_until_it_is_busy_then_another_joins() -> None:
     dialler = Dialler()
     dialler.refuse = None

@@ -1,0 +1,244 @@
+"""Replica reads against real nodes that work: where reads go, what they cost, which accounts do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from gateway.clock import SystemClock
+from gateway.counters import Counters
+from gateway.errors import OriginUnavailable, WrongType
+from gateway.layouts.scripts import SCRIPTS, scripts_of
+from gateway.layouts.sorted_set import SortedSetOrigin
+from gateway.replicas.build import build
+from gateway.replicas.login import Login
+from gateway.settings.redis import RedisSettings
+from tests.fault.load import SCORES, check, load
+from tests.reading import Reading, pairs, reading, target
+from tests.servers import Certificates, RedisGroup, RedisServer
+
+pytestmark = pytest.mark.xdist_group("replica_reads")
+
+READS = {"zrevrange", "zrange", "zrevrank", "zrank", "zscore", "zcard", "zcount", "evalsha", "hmget"}
+USER = (
+    "+evalsha +script|load +zcard +zscore +zcount +zrank +zrevrank +zrange +zrevrange +hmget +exists"
+    " +info +ping +select +client|setname"
+)
+"""All that reads from fixed nodes need. ``docs`` and README give the same line."""
+
+
+@pytest.fixture(scope="module")
+def group(module_stack: contextlib.ExitStack) -> RedisGroup:
+    return module_stack.enter_context(RedisGroup())
+
+
+@pytest.fixture
+def board(group: RedisGroup) -> RedisGroup:
+    """Give the group with the load's board on it, statistics at zero."""
+    group.reset()
+    group.write("ZADD", "lb:s", *pairs(SCORES))
+    for node in group.nodes:
+        node.call("CONFIG", "RESETSTAT")
+    return group
+
+
+def ports(group: RedisGroup) -> list[int]:
+    return [node.port for node in group.nodes]
+
+
+def reads_on(stats: Mapping[str, int]) -> dict[str, int]:
+    return {name: calls for name, calls in stats.items() if name in READS}
+
+
+async def every_route(reads: Reading) -> None:
+    for order in ("desc", "asc"):
+        for ties in ("ordinal", "competition"):
+            here = target(order=order, ties=ties, profiles_key=b"lb:names")
+            await reads.origin.window(here, 1, 100)
+            await reads.origin.neighbors(here, b"m250", 5, 5)
+            await reads.origin.members(here, [b"m001", b"m002", b"nobody"])
+            assert (await reads.origin.member(here, b"m250")).entries
+
+
+async def test_no_read_reaches_the_primary_while_replicas_are_usable_and_all_take_their_share(
+    board: RedisGroup,
+) -> None:
+    async with reading(*ports(board)) as reads:
+        async with load(reads.origin) as seen:
+            await seen.more(1000)
+        await every_route(reads)
+    assert (seen.failed, seen.stale) == (0, 0)
+    assert reads_on(board.primary.commandstats()) == {}
+    shares = [replica.commandstats()["zrevrank"] for replica in board.replicas]
+    assert min(shares) > sum(shares) / 10
+
+
+async def test_a_read_is_one_round_trip_and_ranges_are_named_by_their_order(board: RedisGroup) -> None:
+    async with reading(*ports(board)) as reads:
+        await reads.origin.window(target(), 1, 100)
+        await reads.origin.window(target(order="asc"), 1, 100)
+        await reads.origin.member(target(), b"m001")
+    stats = board.commandstats()
+    assert (stats["evalsha"], stats["zrevrange"], stats["zrange"], stats["zrevrank"]) == (3, 1, 1, 1)
+
+
+async def test_thousands_of_reads_share_a_few_connections(board: RedisGroup) -> None:
+    async with reading(*ports(board)) as reads:
+        before = [int(node.info("stats")["total_connections_received"]) for node in board.nodes]
+        for _ in range(5):
+            results = await asyncio.gather(*(reads.origin.member(target(), b"m%03d" % n) for n in range(400)))
+            for number, found in enumerate(results):
+                check(found, b"m%03d" % number)
+        after = [int(node.info("stats")["total_connections_received"]) for node in board.nodes]
+    assert all(new - old <= 2 for new, old in zip(after, before, strict=True))
+    assert all(b"leaderboard-gateway" not in clients(node) for node in board.nodes), "all closed at the end"
+
+
+def clients(node: RedisServer) -> bytes:
+    return repr(node.call("CLIENT", "LIST")).encode()
+
+
+async def test_a_script_cache_flushed_under_load_costs_no_answer(board: RedisGroup) -> None:
+    async with reading(*ports(board), preload=False) as reads, load(reads.origin) as seen:
+        for _ in range(5):
+            for replica in board.replicas:
+                replica.call("SCRIPT", "FLUSH")
+            await seen.more(100)
+    assert (seen.failed, seen.stale) == (0, 0)
+    assert reads.count("reads", "replica", "reloaded") >= 10
+
+
+async def test_an_absent_board_is_asked_about_on_the_primary_once_a_second_however_many_ask(board: RedisGroup) -> None:
+    ghost = target(b"lb:ghost")
+    async with reading(*ports(board)) as reads:
+        for _ in range(10):
+            found = await asyncio.gather(*(reads.origin.member(ghost, b"m%d" % n) for n in range(100)))
+            assert {standings.total for standings in found} == {0}
+    stats = board.primary.commandstats()
+    assert 1 <= stats["exists"] <= 3
+    assert reads_on(stats) == {}
+
+
+async def test_invented_members_of_a_living_board_never_reach_the_primary(board: RedisGroup) -> None:
+    async with reading(*ports(board)) as reads:
+        for number in range(300):
+            assert (await reads.origin.member(target(), b"invented-%d" % number)).missing
+    assert reads_on(board.primary.commandstats()) == {}
+
+
+async def test_a_replica_that_lost_a_key_which_lives_is_not_believed(board: RedisGroup) -> None:
+    for replica in board.replicas:
+        replica.call("CONFIG", "SET", "replica-read-only", "no")
+        replica.call("DEL", "lb:s")
+        replica.call("CONFIG", "SET", "replica-read-only", "yes")
+    async with reading(*ports(board)) as reads:
+        check(await reads.origin.member(target(), b"m042"), b"m042")
+        window = await reads.origin.window(target(), 1, 3)
+    assert (window.total, [row.member for row in window.entries]) == (500, [b"m499", b"m498", b"m497"])
+
+
+async def test_a_board_that_has_expired_is_gone_on_replicas_too(board: RedisGroup) -> None:
+    board.write("ZADD", "lb:day", 1, "ann")
+    board.write("PEXPIRE", "lb:day", 150)
+    async with reading(*ports(board)) as reads:
+        day = target(b"lb:day")
+        assert (await reads.origin.member(day, b"ann")).total == 1
+        await asyncio.sleep(0.2)
+        assert (await reads.origin.member(day, b"ann")).total == 0
+        assert (await reads.origin.window(day, 1, 10)).total == 0
+
+
+async def test_a_board_read_from_the_primary_is_read_nowhere_else(board: RedisGroup) -> None:
+    async with reading(*ports(board)) as reads:
+        final = target(read_from="primary")
+        check(await reads.origin.member(final, b"m100"), b"m100")
+        await reads.origin.window(final, 1, 100)
+    assert [sum(reads_on(replica.commandstats()).values()) for replica in board.replicas] == [0, 0]
+    assert board.primary.commandstats()["evalsha"] == 2
+
+
+async def test_a_key_of_another_type_is_one_line_and_no_outage(
+    board: RedisGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    board.write("SET", "lb:str", "x")
+    async with reading(*ports(board)) as reads:
+        for _ in range(20):
+            with pytest.raises(WrongType):
+                await reads.origin.member(target(b"lb:str"), b"a")
+        check(await reads.origin.member(target(), b"m001"), b"m001")
+        assert reads.states() == ["up", "up", "up"]
+    assert len([record for record in caplog.records if "WRONGTYPE" in record.getMessage()]) == 1
+    assert reads.count("retries", "made") == 0
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+async def test_an_account_with_exactly_the_commands_needed_does_and_a_wrong_password_is_named(
+    stack: contextlib.ExitStack, protocol: Literal[2, 3], caplog: pytest.LogCaptureFixture
+) -> None:
+    hello = " +hello" if protocol == 3 else ""
+    lines = [f"user gateway on >secret-word ~lb:* resetchannels -@all {USER}{hello}"]
+    group = stack.enter_context(RedisGroup(1, password="admin-word", acl=lines))
+    group.write("ZADD", "lb:s", *pairs(SCORES))
+    login = Login(username="gateway", password="secret-word", protocol=protocol)
+    async with reading(*ports(group), login=login) as reads:
+        await every_route(reads)
+        assert (await reads.origin.member(target(b"lb:ghost"), b"x")).total == 0
+        with pytest.raises(OriginUnavailable):
+            await reads.origin.member(target(b"other:s"), b"x")
+        assert reads.states() == ["up", "up"]
+    assert all("refused" not in record.getMessage() for record in caplog.records)
+    wrong = Login(username="gateway", password="not-the-word", protocol=protocol)
+    async with reading(*ports(group), login=wrong) as reads:
+        with pytest.raises(OriginUnavailable):
+            await reads.origin.member(target(), b"m001")
+        assert {node.trouble for node in reads.reads.nodes()} == {"WRONGPASS"}
+    assert "-word" not in caplog.text
+
+
+async def test_settings_with_tls_and_a_password_file_reach_real_nodes(
+    stack: contextlib.ExitStack, certificates: Certificates, tmp_path: Path
+) -> None:
+    group = stack.enter_context(RedisGroup(1, password="word", tls=certificates))
+    group.write("ZADD", "lb:s", *pairs(SCORES))
+    (tmp_path / "password").write_text("word\n")
+    urls: dict[str, Any] = {
+        "primary": group.primary.url.replace("127.0.0.1", "localhost"),
+        "replicas": [url.replace("127.0.0.1", "localhost") for url in group.settings["replicas"]],
+    }
+    settings = RedisSettings(**urls, password_file=tmp_path / "password", tls=True, tls_ca_file=certificates.ca)
+    clock = SystemClock()
+    reads = build(settings, scripts=scripts_of(*SCRIPTS), clock=clock, counters=Counters(), random=random.Random(1))
+    await reads.start()
+    try:
+        origin = SortedSetOrigin(reads, clock=clock, request_budget_s=settings.request_budget_s)
+        check(await origin.member(target(), b"m123"), b"m123")
+        assert re.fullmatch(r"\d+\.\d+\.\d+", reads.nodes()[0].version)
+    finally:
+        await reads.stop()
+
+
+async def test_starting_while_redis_is_away_is_quick_and_ends_by_itself(stack: contextlib.ExitStack) -> None:
+    server = RedisServer()
+    stack.callback(server.close)
+    began = time.monotonic()
+    async with reading(server.port) as reads:
+        with pytest.raises(OriginUnavailable):
+            await reads.origin.member(target(), b"m001")
+        assert time.monotonic() - began < 1.0, "neither the start nor a read waits for a node that refuses"
+        assert not reads.reads.up()
+        server.start()
+        server.call("ZADD", "lb:s", *pairs(SCORES))
+        async with asyncio.timeout(3):
+            while not reads.reads.up():
+                await asyncio.sleep(0.01)
+        check(await reads.origin.member(target(), b"m001"), b"m001")
+        assert (await reads.origin.member(target(b"lb:ghost"), b"x")).total == 0, "the only node is the owner"
+    assert server.commandstats().get("exists", 0) == 0
