@@ -9,9 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.servers import Certificates, Postgres, RedisGroup
+
+# A deadline of 200 ms an example would be an assertion on time: on a busy machine it fails by itself.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture
