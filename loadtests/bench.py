@@ -35,20 +35,24 @@ def measured(options: argparse.Namespace) -> list[Row]:
     """Run the contests that were asked for and return their rows."""
     rows: list[Row] = []
     with Setup(replicas=1) as setup:
-        bench = Bench(setup, large=HUGE if options.huge else options.members)
+        only = [
+            line.key
+            for name, lines in LINES.items()
+            for line in lines
+            if not options.only or {name, line.key} & set(options.only)
+        ]
+        bench = Bench(setup, large=HUGE if options.huge else options.members, only=only)
         for name, contest in CONTESTS.items():
-            wanted = [line.key for line in LINES[name] if not options.only or set(options.only) & {name, line.key}]
-            if not wanted:
+            lines = [line for line in LINES[name] if line.key in only]
+            if not lines:
                 continue
             print(f"… {name}", file=sys.stderr, flush=True)
             try:
                 made = contest(bench).run(options.rounds, options.seconds, setup.programs.folder)
             except (Missing, RuntimeError, TimeoutError, OSError, KeyError, ImportError, AttributeError) as error:
-                made = [
-                    Row(key=line.key, what=line.what, asked=line.ratio, missing=why_missing(error))
-                    for line in LINES[name]
-                ]
-            rows += [row for row in made if row.key in wanted]
+                why = why_missing(error)
+                made = [Row(key=line.key, what=line.what, asked=line.ratio, missing=why) for line in lines]
+            rows += made
     return rows
 
 

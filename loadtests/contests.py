@@ -6,7 +6,7 @@ Must not know: wrk, or how a ratio is made of readings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
@@ -46,6 +46,8 @@ class Bench:
 
     setup: Setup
     large: int = MEMBERS[LARGE]
+    only: Collection[str] = ()
+    """Keys of the lines that are wanted; none: all. Contenders that no wanted line needs are not started."""
     _gateway: Served | None = None
     _broken: str = ""
 
@@ -83,13 +85,17 @@ class Bench:
 
     def contest(self, lines: Sequence[Asked], makers: Mapping[str, Callable[[], Contender]]) -> Contest:
         """Start the contenders; one that cannot be started costs only the lines it is part of."""
+        wanted = [line for line in lines if not self.only or line.key in self.only]
+        needed = {name for line in wanted for name in (line.of, line.against)}
         made, absent = [], {}
         for name, make in makers.items():
+            if name not in needed:
+                continue
             try:
                 made.append(make())
             except (Missing, RuntimeError, TimeoutError, OSError) as error:
                 absent[name] = why_missing(error)
-        found = [Line(key=a.key, what=a.what, of=a.of, against=a.against, asked=a.ratio, value=a.value) for a in lines]
+        found = [Line(key=a.key, what=a.what, of=a.of, against=a.against, asked=a.ratio, value=a.value) for a in wanted]
         return Contest(made, found, absent)
 
 

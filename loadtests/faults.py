@@ -17,16 +17,19 @@ from loadtests.nodes import Node, Nodes, restart
 from loadtests.programs import LOOPBACK, Programs, frozen, until
 
 AWAY_S = 5.0
-"""How long a node is away. Longer than its breaker, its lag limit and Sentinel's patience together."""
+"""How long a node is away: longer than a breaker is open, a lag tolerated, and Sentinel patient."""
 
 
 class Faults:
     """Faults in turn; each leaves everything as whole as it was before, if not in the same roles."""
 
-    def __init__(self, programs: Programs, nodes: Nodes, *, sentinel_port: int = 0, service: str = "") -> None:
+    def __init__(
+        self, programs: Programs, nodes: Nodes, *, sentinel_port: int = 0, service: str = "", away_s: float = AWAY_S
+    ) -> None:
         self._programs = programs
         self._nodes = nodes
         self._sentinel = (sentinel_port, service)
+        self._away_s = away_s
         third: Callable[[], str] = self.failover if sentinel_port else self.freeze_primary
         self._turn: Iterator[Callable[[], str]] = cycle((self.kill_replica, third, self.freeze_replica))
 
@@ -39,7 +42,7 @@ class Faults:
         node = self._replica()
         node.process.kill()
         node.process.wait()
-        time.sleep(AWAY_S)
+        time.sleep(self._away_s)
         restart(self._programs, node, self._nodes.current_primary())
         self._settle()
         return f"replica {node.port} killed and started again"
@@ -48,14 +51,14 @@ class Faults:
         """Freeze a replica for a while: it holds its connections and says nothing."""
         node = self._replica()
         with frozen(node.process):
-            time.sleep(AWAY_S)
+            time.sleep(self._away_s)
         self._settle()
         return f"replica {node.port} frozen"
 
     def freeze_primary(self) -> str:
         """Freeze the primary for a while: replicas go on being read, marked stale."""
         with frozen(self._nodes.primary.process):
-            time.sleep(AWAY_S)
+            time.sleep(self._away_s)
         self._settle()
         return "primary frozen"
 

@@ -13,20 +13,20 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from loadtests import reads
 from loadtests.answers import Prepared
-from loadtests.config import GatewayConfig, Table
+from loadtests.config import GatewayConfig
 from loadtests.nodes import Nodes
 from loadtests.programs import end_on_sigterm
+from loadtests.rows import rows
 from loadtests.setup import ROOT, Served, Setup, prepared
 from loadtests.verdict import calibrated_rate
 from loadtests.wire import segment
 
-REPORTS = ROOT / "reports"
 DEMO_CSV = ROOT / "gateway" / "demo" / "data" / "package-downloads" / "2026-03.csv"
 DEMO_BOARD = "downloads"
 TTL_S = 1.0
@@ -43,7 +43,6 @@ class Scenario:
     seconds: float = 60
     users: int = 1
     connections: int = 100
-    board: Table = field(default_factory=dict)
     writes: bool = True
     burst: bool = False
     """All boards are read, and no members."""
@@ -64,14 +63,12 @@ SCENARIOS = {
 }
 
 
-def prepare(setup: Setup, scenario: Scenario, workers: int) -> Served:
+def prepare(setup: Setup, scenario: Scenario, options: argparse.Namespace) -> Served:
     """Fill the boards, start the gateway over them, and let scores change."""
-    for board in scenario.boards:
-        if scenario.members:
-            setup.board(board, scenario.members)
-        else:
-            setup.nodes.fill(f"lb:{board}", demo_rows())
-    gateway = setup.gateway(GatewayConfig(boards=scenario.boards, workers=workers, board=scenario.board))
+    setup.nodes.fill_all(
+        (f"lb:{board}", rows(options.members) if options.members else demo_rows()) for board in scenario.boards
+    )
+    gateway = setup.gateway(GatewayConfig(boards=scenario.boards, workers=options.workers))
     if scenario.writes:
         setup.writer(scenario.boards[0])
     return gateway
@@ -122,7 +119,7 @@ def calibrate(setup: Setup, name: str, host: str, options: argparse.Namespace) -
     members = setup.programs.folder / "calibration-members.json"
     members.write_text(json.dumps({board: [[entry["member"], 0] for entry in entries]}))
     report = setup.programs.folder / "calibration.json"
-    wanted = argparse.Namespace(**{**vars(options), "rate": options.rate * 1.6, "seconds": 5.0})
+    wanted = argparse.Namespace(**{**vars(options), "rate": options.rate * 1.6, "seconds": min(5.0, options.seconds)})
     html = setup.programs.folder / "calibration.html"
     # fmt: off
     line = command(name, endpoint.url, wanted, "--calibrating", "--members", str(members), "--report", str(report),
@@ -135,19 +132,19 @@ def calibrate(setup: Setup, name: str, host: str, options: argparse.Namespace) -
 
 def load(name: str, host: str, options: argparse.Namespace, *more: str) -> int:
     """Run the suite and return its exit status; its report is ``reports/<name>.json``."""
-    report, html = REPORTS / f"{name}.json", REPORTS / f"{name}.html"
+    report, html = options.reports / f"{name}.json", options.reports / f"{name}.html"
     return subprocess.run(
         command(name, host, options, "--report", str(report), "--html", str(html), *more), cwd=ROOT, check=False
     ).returncode
 
 
-def counted(name: str, workers: int, ranges: int) -> str:
+def counted(name: str, options: argparse.Namespace, ranges: int) -> str:
     """Add what Redis counted to the report, and return it as a line."""
-    path = REPORTS / f"{name}.json"
+    path = options.reports / f"{name}.json"
     told: dict[str, Any] = json.loads(path.read_text())
-    windows = told["routes"].get("neighbors", {}).get("requests", 0)
-    seconds = len(told["seconds"]) or SCENARIOS[name].seconds
-    allowed = len(SCENARIOS[name].boards) * workers * (seconds / TTL_S + 1)
+    neighbors = told["routes"].get(reads.NEIGHBORS, {"requests": 0, "failures": {}})
+    windows = neighbors["requests"] - sum(neighbors["failures"].values())
+    allowed = len(SCENARIOS[name].boards) * options.workers * (options.seconds / TTL_S + 1)
     for_tops = max(0, ranges - windows)
     told["range_commands"] = {"all": ranges, "neighbors": windows, "top": for_tops, "per_ttl": for_tops / allowed}
     path.write_text(json.dumps(told, indent=1))
@@ -165,7 +162,7 @@ def run(name: str, options: argparse.Namespace) -> int:
         nodes: Nodes | None = None
         host = options.host
         if not host:
-            gateway = prepare(setup, scenario, options.workers)
+            gateway = prepare(setup, scenario, options)
             nodes, host = setup.nodes, gateway.url
             more += ["--metrics", gateway.admin_url]
             if name == "outage":
@@ -176,8 +173,8 @@ def run(name: str, options: argparse.Namespace) -> int:
             more += ["--calibrated", str(reached), "--members", str(known_members(setup, host, scenario))]
         before = nodes.range_commands() if nodes else 0
         status = load(name, host, options, *more)
-        if nodes and scenario.rate is not None and (REPORTS / f"{name}.json").exists():
-            print(counted(name, options.workers, nodes.range_commands() - before))
+        if nodes and scenario.rate is not None and (options.reports / f"{name}.json").exists():
+            print(counted(name, options, nodes.range_commands() - before))
     return status
 
 
@@ -190,10 +187,12 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, help="reads per second")
     parser.add_argument("--seconds", type=float, help="length of the run")
     parser.add_argument("--connections", type=int, help="connections of all generators")
+    parser.add_argument("--members", type=int, help="members of each synthetic board")
     parser.add_argument("--workers", type=int, default=1, help="workers of the gateway")
+    parser.add_argument("--reports", type=Path, default=ROOT / "reports", help="where the reports go")
     options = parser.parse_args(arguments)
     scenario = SCENARIOS[options.scenario]
-    for name in ("users", "rate", "seconds", "connections"):
+    for name in ("users", "rate", "seconds", "connections", "members"):
         if getattr(options, name) is None:
             setattr(options, name, getattr(scenario, name))
     return options
@@ -203,8 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one scenario."""
     options = parsed(arguments)
     end_on_sigterm()
-    REPORTS.mkdir(exist_ok=True)
-    (REPORTS / f"{options.scenario}.json").unlink(missing_ok=True)
+    options.reports.mkdir(parents=True, exist_ok=True)
+    (options.reports / f"{options.scenario}.json").unlink(missing_ok=True)
     return run(options.scenario, options)
 
 

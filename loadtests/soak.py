@@ -18,7 +18,7 @@ from typing import Any
 
 from loadtests import metrics, nodes, steadiness
 from loadtests.config import GatewayConfig
-from loadtests.faults import Faults
+from loadtests.faults import AWAY_S, Faults
 from loadtests.programs import Missing, end_on_sigterm, program
 from loadtests.rows import member
 from loadtests.setup import ROOT, Served, Setup
@@ -103,7 +103,7 @@ def soak(options: argparse.Namespace) -> dict[str, Any]:
         )
         gateway = setup.gateway(config)
         setup.writer(MOVING)
-        faults = Faults(setup.programs, setup.nodes, sentinel_port=port, service=SERVICE)
+        faults = Faults(setup.programs, setup.nodes, sentinel_port=port, service=SERVICE, away_s=options.away_s)
         running = load(gateway, members, setup.programs.folder, options)
         try:
             samples, committed = watch(gateway, faults, running, options)
@@ -133,6 +133,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--fault-s", type=float, default=60, help="a fault every so many seconds")
+    parser.add_argument("--away-s", type=float, default=AWAY_S, help="how long a failing node is away")
     parser.add_argument("--rate", type=float, default=500, help="reads per second")
     parser.add_argument("--members", type=int, default=100_000, help="members of each of the two boards")
     parser.add_argument("--workers", type=int, default=2, help="workers of the gateway")
