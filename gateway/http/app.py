@@ -20,7 +20,6 @@ from gateway.clock import Clock
 from gateway.counters import Counters
 from gateway.errors import GatewayError, LeaderboardNotFound, OriginUnavailable, UriTooLong
 from gateway.http import paths
-from gateway.http import responses as fields
 from gateway.http.access import AccessLog
 from gateway.http.answers import EMPTY, Outgoing, Peer, Receive, Scope, Send
 from gateway.http.exchange import Exchange
@@ -29,7 +28,7 @@ from gateway.http.ids import request_id
 from gateway.http.leaderboards import Leaderboards, Reads
 from gateway.http.pages import Pages
 from gateway.http.problems import problem_of
-from gateway.http.responses import Responses
+from gateway.http.responses import Responses, options, problem
 from gateway.http.tally import CLIENT_CLOSED, Tally
 from gateway.readpath import Readiness
 
@@ -113,26 +112,27 @@ class HttpApp:
         if self._access is not None and self._access.wants(found.status):
             unread: Scope = {"client": client, "headers": [], "method": "-", "path": "-", "query_string": b""}
             self._access.write(unread, route="refused", status=found.status, outcome=None, seconds=0.0)
-        return fields.problem(found, request_id(None, self._random_bits))
+        return problem(found, request_id(None, self._random_bits))
 
     async def _slowly(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.last = self.draining
         try:
-            await self._answer(exchange, receive, send)
+            query = self._leaderboards.member_query(exchange)
+            if query is not None:
+                answer = await self._leaderboards.read_member(exchange, query)
+            else:
+                answer = await self._answer(exchange, receive, send)
         except asyncio.CancelledError:
             # The server stops and waited long enough. The task ends right here, so nothing else is held up.
-            await self._refuse(exchange, OriginUnavailable("The gateway is stopping."))
+            answer = self._problem(exchange, OriginUnavailable("The gateway is stopping."))
         except Exception as error:  # noqa: BLE001 - the one place where errors become answers
-            await self._refuse(exchange, error)
+            answer = self._problem(exchange, error)
+        await exchange.reply(answer)
         self._note(exchange)
 
-    async def _refuse(self, exchange: Exchange, error: Exception) -> None:
-        if exchange.status:
-            problem_of(error)  # logs what is the gateway's own fault; the answer has begun, and stays as it is
-            return
-        found = problem_of(error)
+    def _problem(self, exchange: Exchange, error: Exception) -> Outgoing:
         kept = isinstance(error, LeaderboardNotFound) and exchange.label not in _MEMBER_ROUTES
-        await exchange.reply(fields.problem(found, exchange.request_id, cacheable=kept))
+        return problem(problem_of(error), exchange.request_id, cacheable=kept)
 
     def _note(self, exchange: Exchange) -> None:
         status = CLIENT_CLOSED if exchange.client_is_gone else exchange.status
@@ -143,25 +143,16 @@ class HttpApp:
                 exchange.scope, route=exchange.label, status=status, outcome=exchange.outcome, seconds=seconds
             )
 
-    async def _answer(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        query = self._leaderboards.member_query(exchange)
-        if query is not None:
-            await exchange.reply(await self._leaderboards.read_member(exchange, query))
-            return
-        scope = exchange.scope
-        raw_path: bytes = scope["raw_path"]
+    async def _answer(self, exchange: Exchange, receive: Receive, send: Send) -> Outgoing:
+        raw_path: bytes = exchange.scope["raw_path"]
+        check_target(raw_path, exchange.scope["query_string"])
         if raw_path == SERVER_WIDE and exchange.method == "OPTIONS":
-            await exchange.settle_method()
-            return
-        if len(raw_path) + 1 + len(scope["query_string"]) > TARGET_LIMIT_BYTES:
-            check_target(raw_path, scope["query_string"])
+            return options(exchange.request_id, preflight=exchange.is_preflight)
         if not raw_path.startswith(b"/v1/") and b"%" not in raw_path:
-            await self._pages(exchange, receive, send)
-            return
+            return await self._pages.answer(exchange, receive, send)
         path = paths.parse(raw_path)
         exchange.label = path.route
-        if not await exchange.settle_method():
-            await exchange.reply(await self._leaderboards.answer(exchange, path))
+        return exchange.options() or await self._leaderboards.answer(exchange, path)
 
 
 def check_target(raw_path: bytes, query: bytes) -> None:

@@ -6,6 +6,7 @@ Must not know: routes beyond their names, how anything is answered.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from gateway.errors import MethodNotAllowed
@@ -64,25 +65,29 @@ class Exchange:
         """The caller's trace, if it sent one that is well formed."""
         return ids.traceparent(header(self.scope, b"traceparent"))
 
+    def options(self) -> Outgoing | None:
+        """Return the answer to OPTIONS, None to what reads; raise ``MethodNotAllowed`` for all else."""
+        if self.method in {"GET", "HEAD"}:
+            return None
+        if self.method != "OPTIONS":
+            raise MethodNotAllowed
+        return options(self.request_id, preflight=self.is_preflight)
+
+    @property
+    def is_preflight(self) -> bool:
+        """Whether a browser asks what it may send (Fetch §3.3.2)."""
+        return header(self.scope, b"access-control-request-method") is not None
+
     async def reply(self, answer: Outgoing) -> None:
-        """Send an answer; HEAD gets its fields, length included, and no body (RFC 9110 §9.3.2)."""
+        """Send the answer; HEAD gets its fields, length included, and no body (RFC 9110 §9.3.2)."""
         start, body = closing(answer) if self.last else answer
         self.status = start["status"]
         try:
             await self._send(start)
             await self._send(EMPTY if self.method == "HEAD" else body)
-        except OSError:
-            self._gone = True  # how a server may say that the client has left (ASGI 2.4)
-
-    async def settle_method(self) -> bool:
-        """Answer OPTIONS; raise ``MethodNotAllowed`` for all that does not read; return whether it is answered."""
-        if self.method in {"GET", "HEAD"}:
-            return False
-        if self.method != "OPTIONS":
-            raise MethodNotAllowed
-        preflight = header(self.scope, b"access-control-request-method") is not None
-        await self.reply(options(self.request_id, preflight=preflight))
-        return True
+        except (OSError, asyncio.CancelledError):
+            # The client has left, as a server may say it (ASGI 2.4), or will never take it all and the server stops.
+            self._gone = True
 
     @property
     def client_is_gone(self) -> bool:

@@ -92,7 +92,7 @@ class Leaderboards:
         """
         scope = exchange.scope
         match = _PLAIN_MEMBER.fullmatch(scope["raw_path"])
-        if match is None or exchange.method != "GET":
+        if match is None or exchange.method != "GET" or len(scope["query_string"]) > _KEPT_TARGET_BYTES:
             return None
         segment, member, neighbors = match.groups()
         known = self._names.get(segment)

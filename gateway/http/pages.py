@@ -24,7 +24,8 @@ from gateway.http.tally import Label
 from gateway.readpath import Readiness
 
 EXCHANGE = "leaderboard.exchange"
-"""Under this name the scope carries the exchange past Starlette's router."""
+ANSWER = "leaderboard.answer"
+"""Under these names the scope carries the exchange through Starlette's router, and the answer back."""
 
 _LINKS = {
     "leaderboards": "/v1/leaderboards",
@@ -59,10 +60,12 @@ class Pages:
         # Never a redirect: an edge would keep it, and a client would follow it with its member id in the wrong place.
         self._router = Router([Route(page.path, page) for page in pages], redirect_slashes=False, default=_nowhere)
 
-    async def __call__(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Answer with a page; raise ``NotFound`` where there is none, ``MethodNotAllowed`` where it is only read."""
+    async def answer(self, exchange: Exchange, receive: Receive, send: Send) -> Outgoing:
+        """Return a page; raise ``NotFound`` where there is none, ``MethodNotAllowed`` where it is only read."""
         exchange.scope[EXCHANGE] = exchange
         await self._router(exchange.scope, receive, send)
+        answer: Outgoing = exchange.scope[ANSWER]
+        return answer
 
     def _constant(self, value: Mapping[str, Any], codings: Codings) -> Representation:
         rendering = rendering_of(to_json(value))
@@ -96,8 +99,7 @@ class _Page:
     async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
         exchange: Exchange = scope[EXCHANGE]
         exchange.label = self._label
-        if not await exchange.settle_method():
-            await exchange.reply(self._answer(exchange))
+        scope[ANSWER] = exchange.options() or self._answer(exchange)
 
 
 async def _nowhere(_scope: Scope, _receive: Receive, _send: Send) -> None:

@@ -203,6 +203,8 @@ async def test_a_target_of_16_kib_is_read_and_one_byte_more_is_too_long() -> Non
     assert (await site.get(fits)).status == 200
     got = await site.get(fits + "a")
     assert (got.status, got.code, got["cache-control"]) == (414, "uri_too_long", "no-store")
+    await site.get(f"{BOARD}/members/ann")
+    assert (await site.get(f"{BOARD}/members/ann?{'a' * 17_000}")).code == "uri_too_long"
 
 
 async def test_range_is_ignored() -> None:
