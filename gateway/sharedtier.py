@@ -37,8 +37,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CONNECTIONS = 8
+_TOLERATED = 2
+"""Failures in a row before the tier is left alone: one late reply on a busy machine is no outage."""
 _FIRST_REST_S, _LONGEST_REST_S = 0.5, 8.0
-"""How long the tier is left alone after a failure; doubled with each one more."""
+"""How long it is left alone then; doubled with each failure more."""
 _POLLS_S = (0.002, 0.004, 0.008, 0.016)
 """Pauses between looks at the tier while another instance loads, the last one repeated: most loads take 2 ms."""
 _WAIT_SHARE = 0.6
@@ -69,9 +71,9 @@ class _Taken(TierError):
 class SharedTier:
     """Blobs and leases in a Redis of their own. Each operation takes ``timeout_s`` at most, or raises ``TierError``.
 
-    After a failure the tier rests: ``away`` says so, and nothing is asked of it. ``random`` gives numbers in [0, 1)
-    that differ between instances. The account needs ``GET``, ``PTTL``,
-    ``SET``, ``PSETEX``, ``DEL`` and ``EVAL`` on keys under ``prefix``.
+    After failures in a row the tier rests: ``away`` says so, and nothing is asked of it. ``random`` gives numbers in
+    [0, 1) that differ between instances. The account needs ``GET``, ``PTTL``, ``SET``, ``PSETEX``, ``DEL`` and ``EVAL``
+    on keys under ``prefix``.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class SharedTier:
 
     @property
     def away(self) -> bool:
-        """Whether the tier rests after a failure."""
+        """Whether the tier rests after failures."""
         return self._clock.monotonic() < self._away_until
 
     def name_of(self, target: Target, key: SnapshotKey, life_s: float) -> str:
@@ -108,7 +110,7 @@ class SharedTier:
         return f"{self._prefix}{key.leaderboard}:{key.label or ''}:{key.first}-{key.last}:{made_of}:{life_s * 1000:.0f}"
 
     async def get(self, name: str, life_s: float) -> Found | None:
-        """Return an entry that was put there with this whole life, and its age."""
+        """Return an entry whose whole life is ``life_s``, and its age, true to what putting it there took."""
         # aiocache answers None for everything where AIOCACHE_DISABLE is set in the environment.
         blob, left_ms = await self._ask(lambda: self._cache.raw("eval", _GET, 1, name)) or (None, 0)
         if blob is None or left_ms <= 0:
@@ -143,19 +145,24 @@ class SharedTier:
         except ValueError as error:  # aiocache's word for a key that `add` found there
             raise _Taken from error
         except (RedisError, OSError, TimeoutError) as error:
-            self._rest(error)
+            self._fail(error)
             raise TierError(str(error)) from error
-        if self._failures:
-            self._failures = 0
+        if self._failures > _TOLERATED:
             log.warning("shared tier works again")
+        self._failures = 0
         return result
 
-    def _rest(self, error: Exception) -> None:
-        if not self._failures:
-            log.warning("shared tier fails, boards are loaded as if it were off: %s", error or type(error).__name__)
-        rest_s = min(_FIRST_REST_S * 2.0 ** min(self._failures, 8), _LONGEST_REST_S)
-        self._away_until = self._clock.monotonic() + rest_s
+    def _fail(self, error: Exception) -> None:
+        """Count a failure, and let the tier rest after some in a row."""
         self._failures += 1
+        further = self._failures - _TOLERATED - 1
+        if further < 0 or self.away:  # loads that asked before the rest began do not make it longer
+            return
+        if not further:
+            what = str(error) or type(error).__name__
+            log.warning("shared tier fails, boards are loaded as if it were off: %s", what)
+        rest_s = min(_FIRST_REST_S * 2.0 ** min(further, 8), _LONGEST_REST_S)
+        self._away_until = self._clock.monotonic() + rest_s
 
 
 class SharedTierLoader:
@@ -180,14 +187,14 @@ class SharedTierLoader:
             self._tier.loads.add("skipped")
             return await self._inner.load(target, key)
         name = self._tier.name_of(target, key, life_s)
-        token = None
         try:
             shared, token = await self._shared(name, key, life_s)
-            if shared is not None:
-                return shared
-            self._tier.loads.add("miss")
         except TierError:
             self._tier.loads.add("failed")
+            return await self._inner.load(target, key)
+        if shared is not None:
+            return shared
+        self._tier.loads.add("miss")
         return await self._load(target, key, name, token)
 
     async def stop(self) -> None:
