@@ -83,7 +83,7 @@ def load(path: Path | str, environ: Mapping[str, str], *, examine: Examine | Non
         if name != "shared_tier" or source.tables.get(name)
     }
     leaderboards = _leaderboards(source, problems)
-    problems += _contradictions(sections, leaderboards)
+    problems += _contradictions(sections, leaderboards, environ)
     if examine is not None:
         found = list(examine(_declared(source, sections, leaderboards)))
         better = {problem.path for problem in found}
@@ -128,7 +128,7 @@ def _declared(
 
 
 def _contradictions(
-    sections: Mapping[str, Any], leaderboards: Sequence[LeaderboardSettings | None]
+    sections: Mapping[str, Any], leaderboards: Sequence[LeaderboardSettings | None], environ: Mapping[str, str]
 ) -> Iterator[Problem]:
     redis: RedisSettings | None = sections["redis"]
     if redis is not None:
@@ -136,7 +136,7 @@ def _contradictions(
     if sections["last_known"] is not None:
         yield from _last_known(sections["last_known"])
     if sections["cdn"] is not None:
-        yield from _purge(sections["cdn"])
+        yield from _purge(sections["cdn"], environ)
     budget_ms = redis.request_budget_ms if redis is not None else None
     present = {index: board for index, board in enumerate(leaderboards) if board is not None}
     for index, board in present.items():
@@ -155,15 +155,22 @@ _PURGE_NEEDS = {
     "fastly": ("service", "token_file"),
     "cloudflare": ("zone", "token_file"),
 }
+"""What each edge needs; ``token_variable`` does as well as ``token_file``."""
 
 
-def _purge(cdn: CdnSettings) -> Iterator[Problem]:
+def _purge(cdn: CdnSettings, environ: Mapping[str, str]) -> Iterator[Problem]:
     for index, target in enumerate(cdn.purge):
         path = f"cdn.purge[{index}]"
+        variable = target.token_variable
         for key in _PURGE_NEEDS[target.edge]:
-            if getattr(target, key) is None:
+            if getattr(target, key) is None and not (key == "token_file" and variable):
                 yield Problem(f"{path}.{key}", f'is required for edge = "{target.edge}"')
-        yield from unreadable(target, "token_file", "token", section=path)
+        if variable is None:
+            yield from unreadable(target, "token_file", "token", section=path)
+        elif target.token_file is not None:
+            yield Problem(f"{path}.token_variable", "stands beside token_file: give one of the two")
+        elif not target.take_token(environ):
+            yield Problem(f"{path}.token_variable", f"names {variable}, which the environment does not hold")
 
 
 def _clashes(boards: Mapping[int, LeaderboardSettings]) -> Iterator[Problem]:

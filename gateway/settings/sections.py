@@ -8,6 +8,7 @@ A description is the reference: ``docs/configuration.md`` prints it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
@@ -104,7 +105,12 @@ class PurgeTarget(Section):
     )
     service: Text | None = Field(default=None, description="Fastly: the id of the service.")
     zone: Text | None = Field(default=None, description="Cloudflare: the id of the zone.")
-    token_file: FilePath | None = Field(default=None, description="A file that holds nothing but the token.")
+    token_file: FilePath | None = Field(
+        default=None, description="A file that holds nothing but the token (Varnish: the secret that it asks for)."
+    )
+    token_variable: Text | None = Field(
+        default=None, description="The environment variable that holds it, in place of a file."
+    )
     timeout_ms: TimeoutMs = Field(default=2000, description="How long one attempt may take.")
     attempts: Annotated[int, Field(ge=1, le=10), Form("a whole number from 1 to 10")] = Field(
         default=3, description="How often a purge is tried in all."
@@ -112,9 +118,18 @@ class PurgeTarget(Section):
 
     _token: SecretStr | None = PrivateAttr(None)
 
+    def take_token(self, environ: Mapping[str, str]) -> bool:
+        """Keep what ``token_variable`` names; return whether there is such a variable, and something in it."""
+        value = environ.get(self.token_variable or "", "")
+        self._token = SecretStr(value) if value else None
+        return bool(value)
+
     @property
     def token(self) -> SecretStr | None:
-        """The content of ``token_file``, read once. Raises OSError or ValueError, which loading has ruled out."""
+        """What loading took from the environment, or the content of ``token_file``, read once.
+
+        Raises OSError or ValueError, which loading has ruled out.
+        """
         if self._token is None and self.token_file is not None:
             self._token = secret_in(self.token_file)
         return self._token

@@ -363,6 +363,32 @@ def test_a_purge_target_names_what_its_edge_needs(load_text: Load, edge: str) ->
     assert set(found) == {f"cdn.purge[0].{key}" for key in needs[edge]}
 
 
+FASTLY = '[[cdn.purge]]\nedge = "fastly"\nservice = "SU1Z0"\n'
+
+
+def test_a_purge_token_may_come_from_the_environment_and_never_shows(load_text: Load) -> None:
+    text = f'{REDIS}[cdn]\n{FASTLY}token_variable = "PURGE_TOKEN"\n{BOARD}'
+    settings = load_text(text, {"PURGE_TOKEN": "s3cr3t"})
+    token = settings.cdn.purge[0].token
+    assert token is not None
+    assert token.get_secret_value() == "s3cr3t"
+    assert "s3cr3t" not in repr(settings)
+
+
+@pytest.mark.parametrize("environ", [{}, {"PURGE_TOKEN": ""}])
+def test_a_purge_token_that_the_environment_does_not_hold_is_a_problem(
+    load_text: Load, environ: Mapping[str, str]
+) -> None:
+    found = problems(load_text, f'{REDIS}[cdn]\n{FASTLY}token_variable = "PURGE_TOKEN"\n{BOARD}', environ)
+    assert "PURGE_TOKEN" in found["cdn.purge[0].token_variable"]
+
+
+def test_a_purge_token_has_one_source(load_text: Load) -> None:
+    both = 'token_variable = "PURGE_TOKEN"\ntoken_file = "/nowhere"\n'
+    found = problems(load_text, f"{REDIS}[cdn]\n{FASTLY}{both}{BOARD}", {"PURGE_TOKEN": "x"})
+    assert set(found) == {"cdn.purge[0].token_variable"}
+
+
 def test_keep_is_at_least_the_interval(load_text: Load) -> None:
     assert "last_known.keep_s" in problems(load_text, f"{REDIS}[last_known]\nkeep_s = 1\n{BOARD}")
 
