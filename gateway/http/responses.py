@@ -30,7 +30,9 @@ class Responses:
 
     def __init__(self, boards: Sequence[Board], dialects: tuple[Dialect, ...] = ()) -> None:
         self._lives = {board.name: _lives(board, dialects) for board in boards}
-        self._catalogue = policy.shortest(list(self._lives.values())) if boards else Lives(dialects=dialects)
+        # Not those of boards that nobody may keep: that they exist is no secret of the moment.
+        kept = [self._lives[board.name] for board in boards if board.cache_top]
+        self._catalogue = policy.shortest(kept) if kept else Lives(dialects=dialects)
         self._uncached: Headers = [*CONTENT, *CORS, *policy.uncached()]
 
     def snapshot(self, reply: Reply, etag: bytes, resolution: Resolution, boundary: float, wall: float) -> Headers:

@@ -144,6 +144,14 @@ async def test_a_board_read_from_the_primary_is_kept_by_nobody() -> None:
     assert len(site.reads.queries) == 2
 
 
+async def test_the_catalogue_is_kept_as_long_as_the_shortest_board_that_is_kept_at_all() -> None:
+    final = Board(name="final", key="f", cache_top=False, client_ttl_s=0, edge_ttl_s=0)
+    quick = Board(name="quick", key="q", client_ttl_s=1, edge_ttl_s=3, stale_if_error_s=60)
+    got = await Site((final, quick, Board(name="slow", key="s"))).get("/v1/leaderboards")
+    assert got["cache-control"] == "public, max-age=1, stale-while-revalidate=5, stale-if-error=60"
+    assert (await Site((final,)).get("/v1/leaderboards"))["cdn-cache-control"].startswith("public, max-age=5,")
+
+
 async def test_member_reads_are_kept_by_nobody_and_say_when_they_were_read() -> None:
     for target in (MEMBER, f"{MEMBER}/neighbors", "/v1/leaderboards/downloads/members?member=ann"):
         got = await Site().get(target, [("If-None-Match", "*"), ("Accept-Encoding", "br")])

@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway import errors
 from gateway.model import Board, Query
@@ -370,3 +372,54 @@ async def test_a_stale_member_answer_says_so_in_its_fields() -> None:
     assert got["leaderboard-stale"] == "61"
     assert got["cache-status"] == "leaderboard-gateway; hit; ttl=-61"
     assert got["cache-control"] == "no-store"
+
+
+PIECES = st.sampled_from(
+    [
+        "/",
+        "v1",
+        "leaderboards",
+        "downloads",
+        "members",
+        "ann",
+        "top",
+        "ranks",
+        "neighbors",
+        "%2F",
+        "%",
+        "%zz",
+        "%00",
+        "..",
+        "?",
+        "&",
+        "=",
+        "limit",
+        "from",
+        "to",
+        "above",
+        "member",
+        "period",
+        "1",
+        "101",
+        "+",
+        "livez",
+        "%6Civez",
+        "#",
+        "*",
+        "~",
+        "%F0%9F%98%80",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=14).map("".join), st.sampled_from(["GET", "HEAD", "OPTIONS", "POST", "TRACE"]))
+def test_any_target_at_all_gets_an_answer_that_blames_nobody_but_the_caller(target: str, method: str) -> None:
+    async def asked_twice() -> None:
+        site = Site()
+        for start in ("/", "/v1/leaderboards/", f"{BOARD}/", f"{BOARD}/members/"):
+            for _ in range(2):
+                got = await site.get(start + target, method=method)
+                assert got.status in {200, 204, 400, 404, 405}
+                assert len(got.all("cache-control")) == 1
+
+    asyncio.run(asked_twice())
