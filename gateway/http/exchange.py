@@ -16,7 +16,7 @@ from gateway.http.responses import options
 from gateway.http.tally import Label
 from gateway.model import Outcome
 
-CYCLE = "leaderboard.cycle"
+TRANSPORT = "leaderboard.transport"
 """Under this name our server protocol puts, among the scope's extensions, what knows if the client is still there."""
 
 
@@ -82,6 +82,7 @@ class Exchange:
         """Send the answer; HEAD gets its fields, length included, and no body (RFC 9110 §9.3.2)."""
         start, body = closing(answer) if self.last else answer
         self.status = start["status"]
+        self._gone = self._has_left()
         try:
             await self._send(start)
             await self._send(EMPTY if self.method == "HEAD" else body)
@@ -91,7 +92,11 @@ class Exchange:
 
     @property
     def client_is_gone(self) -> bool:
-        """Whether the server knows that nobody will take the answer; False where it cannot tell."""
+        """Whether nobody took the answer, as far as the server can tell."""
+        return self._gone
+
+    def _has_left(self) -> bool:
+        # Asked before anything is sent: afterwards a transport is closing for good reasons, too.
         extensions = self.scope.get("extensions")
-        cycle = None if extensions is None else extensions.get(CYCLE)
-        return self._gone or (cycle is not None and bool(cycle.disconnected))
+        transport = None if extensions is None else extensions.get(TRANSPORT)
+        return transport is not None and bool(transport.is_closing())

@@ -62,9 +62,13 @@ class Pages:
 
     async def answer(self, exchange: Exchange, receive: Receive, send: Send) -> Outgoing:
         """Return a page; raise ``NotFound`` where there is none, ``MethodNotAllowed`` where it is only read."""
-        exchange.scope[EXCHANGE] = exchange
-        await self._router(exchange.scope, receive, send)
-        answer: Outgoing = exchange.scope[ANSWER]
+        scope = exchange.scope
+        scope[EXCHANGE] = exchange
+        try:
+            await self._router(scope, receive, send)
+        finally:
+            del scope[EXCHANGE]  # else the two would keep each other until the collector finds them
+        answer: Outgoing = scope[ANSWER]
         return answer
 
     def _constant(self, value: Mapping[str, Any], codings: Codings) -> Representation:

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.errors import GatewayError, InvalidParameter, MethodNotAllowed, UriTooLong
 from gateway.http.answers import CLOSE, Outgoing, Peer
-from gateway.http.exchange import CYCLE
+from gateway.http.exchange import TRANSPORT
 
 TARGET_LIMIT_BYTES = 64 * 1024 - 1
 """The longest target that the parser can split (it keeps places in 16 bits); the application's own limit is lower."""
@@ -143,7 +143,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_body = True
         cycle = self.cycle
         scope: Any = self.scope
-        scope["extensions"] = {CYCLE: cycle}
+        # Not the cycle, which knows the scope: a ring would keep every request until the collector finds it.
+        scope["extensions"] = {TRANSPORT: self.transport}
         if self.expect_100_continue or self.parser.should_upgrade():
             # The answer does not wait for a body that may or may not follow: after it, nobody knows what bytes mean.
             cycle.keep_alive = False
