@@ -14,9 +14,9 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from tests.servers.process import free_port
 
@@ -249,10 +249,16 @@ class ThreadedProxy:
         """``127.0.0.1:port``."""
         return f"127.0.0.1:{self.port}"
 
-    def do(self, switch: Callable[[FaultProxy], Awaitable[T] | T]) -> T:
+    @overload
+    def do(self, switch: Callable[[FaultProxy], Coroutine[Any, Any, T]]) -> T: ...
+
+    @overload
+    def do(self, switch: Callable[[FaultProxy], T]) -> T: ...
+
+    def do(self, switch: Callable[[FaultProxy], Any]) -> Any:
         """Run ``switch(proxy)`` in the proxy's loop: ``proxy.do(lambda p: p.hang())``."""
 
-        async def run() -> T:
+        async def run() -> Any:
             done = switch(self.proxy)
             return (await done) if isinstance(done, Awaitable) else done
 
