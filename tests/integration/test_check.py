@@ -1,0 +1,100 @@
+"""``check``: what it prints of nodes and boards, what it finds wrong, and its exit status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import RedisCluster, RedisGroup, free_port
+from tests.servers.gateway import ROOT, toml
+
+pytestmark = pytest.mark.xdist_group("check")
+
+
+def check(folder: Path, settings: dict[str, Any]) -> tuple[int, list[str]]:
+    """Return the exit status and the lines on standard output; nothing may stand on standard error."""
+    config = folder / "gateway.toml"
+    config.write_text(toml(settings))
+    command = [sys.executable, "-m", "gateway", "check", "--config", str(config)]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.stderr == ""
+    return ended.returncode, [" ".join(line.split()) for line in ended.stdout.splitlines()]
+
+
+def problems(lines: list[str]) -> list[str]:
+    return [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
+
+
+def test_all_well_is_status_0_with_every_node_and_every_bound(redis_group: RedisGroup, tmp_path: Path) -> None:
+    redis_group.write("ZADD", "lb:a", 1, "x", 2, "y")
+    boards = [
+        {"name": "a", "key": "lb:a"},
+        {"name": "clan-<id>", "key": "clan:<id>:<period>", "period": "weekly"},
+        {"name": "final", "key": "lb:final", "read_from": "primary"},
+    ]
+    status, lines = check(tmp_path, {"redis": redis_group.settings, "leaderboards": boards})
+    version = redis_group.primary.info("server")["redis_version"]
+    assert (status, problems(lines)) == (0, [])
+    assert f"0 primary {redis_group.primary.address} up - - {version}" in lines
+    for replica in redis_group.replicas:
+        (line,) = [line for line in lines if f" {replica.address} " in line]
+        assert line.startswith(f"0 replica {replica.address} up 0.")
+        assert line.endswith(f" s up {version}")
+    assert "a replicas none 2 21.5 s" in lines
+    assert "clan-<id> replicas weekly - 21.5 s" in lines
+    assert "final primary none 0 0.5 s" in lines
+
+
+def test_a_replica_that_is_away_and_a_key_of_the_wrong_type_are_named(redis_group: RedisGroup, tmp_path: Path) -> None:
+    redis_group.write("SET", "lb:s", "x")
+    nobody = f"127.0.0.1:{free_port()}"
+    redis = {"primary": redis_group.primary.url, "replicas": [redis_group.replicas[0].url, f"redis://{nobody}"]}
+    status, lines = check(tmp_path, {"redis": redis, "leaderboards": [{"name": "s", "key": "lb:s"}]})
+    assert status == 1
+    assert problems(lines) == [
+        f"replica {nobody} is down (Connection refused)",
+        "s: What is stored for this leaderboard is not a leaderboard. (key lb:s)",
+    ]
+
+
+def test_no_redis_at_all_is_status_1_and_not_a_trace(tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    settings = {"redis": {"primary": f"redis://{nobody}"}, "leaderboards": [{"name": "s", "key": "lb:s"}]}
+    status, lines = check(tmp_path, settings)
+    assert status == 1
+    assert problems(lines)[0] == f"primary {nobody} is down (Connection refused)"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RedisCluster]:
+    with RedisCluster() as servers:
+        yield servers
+
+
+def test_a_cluster_is_printed_shard_by_shard_and_its_uncovered_slots_are_named(
+    cluster: RedisCluster, tmp_path: Path
+) -> None:
+    boards = [{"name": "a", "key": "{lb}:a", "profiles": "names"}]
+    status, lines = check(tmp_path, {"redis": cluster.settings, "leaderboards": boards})
+    assert (status, problems(lines)) == (0, [])
+    assert sum(line.split()[:1] in (["0"], ["1"], ["2"]) for line in lines) == 6
+    assert "note: a: board and profiles may lie in different slots, and are read in two trips" in lines
+    owner = cluster.shards[2][0]
+    owner.call("CLUSTER", "DELSLOTSRANGE", 16_000, 16_009)
+    status, lines = check(tmp_path, {"redis": {"cluster": [owner.address]}, "leaderboards": boards})
+    assert status == 1
+    assert "nobody holds 10 of 16384 slots: 16000-16009" in problems(lines)
+
+
+def test_bad_settings_are_status_2(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.toml"
+    config.write_text("[redis]\n")
+    command = [sys.executable, "-m", "gateway", "check", "--config", str(config)]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "leaderboards: is required" in ended.stderr
