@@ -28,8 +28,9 @@ events {
 http {
     server_tokens off;
     default_type  application/octet-stream;
-    sendfile      on;
-    tcp_nopush    on;
+    # An answer is a few KiB: reading it is cheaper than the further system calls of sending it as a file.
+    sendfile      off;
+    tcp_nodelay   on;
 
     # Everything that nginx writes lies in one folder, which may be a tmpfs.
     client_body_temp_path ¤state_dir/body;
@@ -69,12 +70,13 @@ KEYS = Text(r"""
     # All of it is read from $request_uri, the bytes that the client sent. $uri is decoded and merged: in it
     # "team%2Fann" is two segments, "%2E%2E" is gone, and two different members could share an entry.
 
+    # Maps are evaluated once for a request, when first needed; the commonest case comes first.
     map $request_uri $lb_route {
         default "";
-        "~^/v1/leaderboards(?:\?[^#]*)?$"                   "catalogue";
-        "~^/v1/leaderboards/[^/?#]+(?:\?[^#]*)?$"           "board";
         "~^/v1/leaderboards/[^/?#]+/top(?:\?[^#]*)?$"       "top";
         "~^/v1/leaderboards/[^/?#]+/ranks(?:\?[^#]*)?$"     "ranks";
+        "~^/v1/leaderboards/[^/?#]+(?:\?[^#]*)?$"           "board";
+        "~^/v1/leaderboards(?:\?[^#]*)?$"                   "catalogue";
         "~^/(?:openapi\.json)?(?:\?[^#]*)?$"                "page";
     }
 
@@ -87,19 +89,23 @@ KEYS = Text(r"""
     # ($arg_limit would take "LIMIT" too). A name may be percent-encoded, letter by letter.
     map $args $lb_limit {
         default "";
+        ""      "";
         "~(?:^|&)¤limit=100(?:&|$)" "";
         "~(?:^|&)¤limit(?<lb_limit_value>=[^&]*|)(?:&|$)" "&limit$lb_limit_value";
     }
     map $args $lb_from {
         default "";
+        ""      "";
         "~(?:^|&)¤from(?<lb_from_value>=[^&]*|)(?:&|$)" "&from$lb_from_value";
     }
     map $args $lb_to {
         default "";
+        ""      "";
         "~(?:^|&)¤to(?<lb_to_value>=[^&]*|)(?:&|$)" "&to$lb_to_value";
     }
     map $args $lb_period {
         default "";
+        ""      "";
         "~(?:^|&)¤period(?<lb_period_value>=[^&]*|)(?:&|$)" "&period$lb_period_value";
     }
     map $lb_route $lb_query {
@@ -111,6 +117,7 @@ KEYS = Text(r"""
     # A known parameter given twice is the gateway's to refuse.
     map $args $lb_repeated {
         default "";
+        ""      "";
         "~¤repeated" "repeated";
     }
 
@@ -130,10 +137,8 @@ KEYS = Text(r"""
     }
 
     map "$lb_route:$lb_repeated:$lb_coding" $lb_cache {
-        default   leaderboards;
-        "~^:"     off;
-        "~:r"     off;
-        "~:other" off;
+        default off;
+        "~^[a-z]+::(?:identity|gzip|br)$" leaderboards;
     }
 
     # A cacheable answer is the same for everyone, whatever the request carries: who asks is not even passed on.
