@@ -101,7 +101,9 @@ class AdminProtocol(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except httptools.HttpParserUpgrade:
+            pass  # the request is whole and answered; nobody here speaks anything else
+        except httptools.HttpParserError:
             self._transport.abort()
 
     def on_url(self, url: bytes) -> None:
@@ -116,7 +118,8 @@ class AdminProtocol(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Answer."""
         self._wait(again=False)
-        method, keep = self._parser.get_method(), self._parser.should_keep_alive()
+        method = self._parser.get_method()
+        keep = self._parser.should_keep_alive() and not self._parser.should_upgrade()
         self._answering = asyncio.get_running_loop().create_task(self._answer(method, keep=keep), name="admin")
 
     async def _answer(self, method: bytes, *, keep: bool) -> None:
