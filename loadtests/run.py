@@ -90,7 +90,7 @@ def command(name: str, host: str, options: argparse.Namespace, *more: str) -> li
     # fmt: on
     if scenario.rate is not None:
         line += ["--rate", str(options.rate), "--connections", str(options.connections)]
-        line += ["--processes", str(options.users)]
+        line += ["--processes", str(options.users)] if options.users > 1 else []
     return [*line, *more]
 
 

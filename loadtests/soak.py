@@ -19,7 +19,7 @@ from typing import Any
 from loadtests import metrics, nodes, steadiness
 from loadtests.config import GatewayConfig
 from loadtests.faults import AWAY_S, Faults
-from loadtests.programs import Missing, end_on_sigterm, program
+from loadtests.programs import Missing, end_on_sigterm, program, until
 from loadtests.rows import member
 from loadtests.setup import ROOT, Served, Setup
 
@@ -31,13 +31,14 @@ CHECKED = 2000
 
 
 def sample(gateway: Served) -> dict[str, float]:
-    """Return what of the gateway must not grow, summed over its workers."""
+    """Return what of the gateway must not grow, summed over its workers, and how much it has read."""
     told = metrics.scrape(gateway.admin_url)
     return {
         "at": time.time(),
         "resident_mib": metrics.sum_of(told, "gateway_worker_resident_bytes") / 2**20,
         "open_files": metrics.sum_of(told, "gateway_worker_open_files"),
         "tasks": metrics.sum_of(told, "gateway_worker_tasks"),
+        "reads": metrics.sum_of(told, "gateway_reads_total"),
         "flights": metrics.sum_of(told, "gateway_flights"),
     }
 
@@ -75,6 +76,8 @@ def watch(gateway: Served, faults: Faults, running: subprocess.Popen[bytes], opt
     """Commit a fault at every interval and sample between them, until the load is over."""
     samples: list[dict[str, float]] = []
     committed: list[str] = []
+    idle = sample(gateway)["reads"]
+    until(lambda: sample(gateway)["reads"] > idle + options.rate, "the load running")  # what it opens is no growth
     due = time.monotonic() + options.fault_s / 2
     end = time.monotonic() + options.minutes * 60
     while running.poll() is None:
