@@ -4,7 +4,8 @@ Knows: configured addresses, name resolution, which node says that it is what.
 Must not know: health, choice, commands.
 
 A name may stand for several nodes (reader endpoints) and for others tomorrow. Names are resolved every few seconds off
-the request path, and at once when a node cannot be reached. A name that cannot be resolved keeps its last addresses.
+the request path, and soon after a node could not be reached. A name that cannot be resolved keeps its last addresses;
+one that stands for addresses of both families (``localhost``) counts by the family that answers.
 
 A failover that somebody else made is followed: while the configured primary does not say that it is one, a single
 replica that does takes its place.
@@ -13,31 +14,21 @@ replica that does takes its place.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from gateway.clock import Clock
+from gateway.replicas.discovery import Refresher, Resolve, resolve
 from gateway.replicas.login import Address, Login
 from gateway.replicas.node import Node, Nodes
 from gateway.replicas.topology import Redirect, Role, Shard
 
 RESOLVE_S = 5.0
-PAUSE_S = 0.5
-"""Between two resolutions, however many nodes are in trouble."""
-
-Resolve: TypeAlias = Callable[[Address], Awaitable[Sequence[Address]]]
+PATIENCE_S = 1.0
+"""How long a start waits for the first resolution: a name server that hangs must not keep a gateway from living."""
 
 log = logging.getLogger("gateway.replicas")
-
-
-async def resolve(address: Address) -> Sequence[Address]:
-    """Return every address that a name stands for now, sorted. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    return sorted({Address(str(sockaddr[0]), address.port) for *_, sockaddr in found})
 
 
 class FixedTopology:
@@ -53,24 +44,22 @@ class FixedTopology:
         clock: Clock,
         resolve: Resolve = resolve,
     ) -> None:
-        self._nodes, self._login, self._clock, self._resolve = nodes, login, clock, resolve
-        self._names = (primary, *replicas)
+        self._nodes, self._login, self._resolve = nodes, login, resolve
+        self._primary, self._replicas = primary, tuple(replicas)
         self._known: dict[Address, Sequence[Address]] = {}
+        self._unresolved: set[Address] = set()
+        self._family: dict[Address, bool] = {}
+        """The family that answers, of names that have both: True for IPv6."""
         self._shard = Shard(None, (), expects_replicas=bool(replicas), answered_at=clock.monotonic())
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._refresher = Refresher(self._refresh, clock, every_s=RESOLVE_S)
 
     async def start(self) -> None:
         """Resolve once and begin to connect; go on resolving behind."""
-        await self._refresh()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="resolve names")
+        await self._refresher.start(patience_s=PATIENCE_S)
 
     async def stop(self) -> None:
         """End resolving."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._refresher.stop()
 
     def for_key(self, key: bytes) -> Shard:  # noqa: ARG002  # every key lives in the one shard
         """Return the one shard."""
@@ -90,46 +79,59 @@ class FixedTopology:
 
     def troubled(self, node: Node) -> None:  # noqa: ARG002  # names are resolved all at once
         """Resolve the names soon."""
-        self._wake.set()
+        self._refresher.wake()
 
-    async def _run(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RESOLVE_S):
-                    await self._wake.wait()
-            self._wake.clear()
-            await self._refresh()
-            await self._clock.sleep(PAUSE_S)
-
-    async def _refresh(self) -> None:
-        for name in self._names:
-            try:
-                self._known[name] = await self._resolve(name)
-            except OSError as error:
-                if name not in self._known:
-                    log.warning("the name %s cannot be resolved (%s)", name, error.strerror)
+    async def _refresh(self) -> bool:
+        names = tuple(dict.fromkeys((self._primary, *self._replicas)))
+        for name, addresses in zip(names, await asyncio.gather(*map(self._resolve, names)), strict=True):
+            if addresses:
+                self._known[name] = sorted(addresses)  # a name server turns the order; the shard must not turn with it
+                self._unresolved.discard(name)
+            elif name not in self._unresolved:
+                self._unresolved.add(name)
+                log.warning("the name %s cannot be resolved", name)
         self._arrange()
+        return not self._unresolved
 
     def _arrange(self) -> None:
         """Make the shard anew if its nodes have changed."""
-        first, *others = ([self._node(name, address) for address in self._known.get(name, ())] for name in self._names)
-        everyone = list(dict.fromkeys([*first, *(node for group in others for node in group)]))
-        primary = self._primary(first, everyone)
-        replicas = tuple(node for node in everyone if node is not primary)
+        first = self._nodes_of(self._primary)
+        others = [node for name in self._replicas for node in self._nodes_of(name)]
+        primary = self._choose_primary(first, others)
+        demoted = [node for node in first if node.health.role == "replica"]
+        replicas = tuple(node for node in dict.fromkeys([*others, *demoted]) if node is not primary)
         if (primary, replicas) != (self._shard.primary, self._shard.replicas):
             self._shard = self._shard.followed_by(primary, replicas)
-            self._nodes.retain(everyone)
+        self._nodes.retain([*first, *others])
 
-    def _node(self, name: Address, address: Address) -> Node:
-        login = self._login
-        return self._nodes.node(address, replace(login, tls_name=name.host) if login.tls else login)
+    def _nodes_of(self, name: Address) -> list[Node]:
+        login = replace(self._login, tls_name=name.host) if self._login.tls else self._login
+        addresses = self._known.get(name, ())
+        families: dict[bool, list[Address]] = {}
+        for address in addresses:
+            families.setdefault(":" in address.host, []).append(address)
+        if len(families) < 2:
+            return [self._nodes.node(address, login) for address in addresses]
+        # One server may be there twice, or listen in one family only. The one that answers stays while it does.
+        chosen = self._family.get(name)
+        if chosen is not None:
+            nodes = [self._nodes.node(address, login) for address in families[chosen]]
+            if any(node.ready for node in nodes):
+                return nodes
+        everyone = [self._nodes.node(address, login) for address in addresses]
+        answering = [node for node in everyone if node.ready]
+        if not answering:
+            self._family.pop(name, None)
+            return everyone
+        self._family[name] = family = ":" in answering[0].address.host
+        return [node for node in everyone if (":" in node.address.host) == family]
 
     @staticmethod
-    def _primary(configured: Sequence[Node], everyone: Sequence[Node]) -> Node | None:
+    def _choose_primary(configured: Sequence[Node], others: Sequence[Node]) -> Node | None:
         for node in configured:
             if node.health.role == "primary" and node.ready:
                 return node
-        others = [node for node in everyone if node.health.role == "primary" and node.ready]
-        if len(others) == 1:
-            return others[0]
+        promoted = [node for node in others if node.health.role == "primary" and node.ready]
+        if len(promoted) == 1:
+            return promoted[0]
         return configured[0] if configured else None

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
 from gateway.replicas import fixed
+from gateway.replicas.connection import Connection
 from gateway.replicas.fixed import FixedTopology
 from gateway.replicas.login import Address, Login
 from gateway.replicas.node import Node
 from gateway.replicas.topology import Redirect
 from tests.fakes import FakeClock, settle
-from tests.unit.replicas.stubs import Dialler, make_nodes
+from tests.unit.replicas.stubs import Dialler, StubConnection, make_nodes
 
 PRIMARY, READERS = Address("primary", 6379), Address("readers", 6379)
 
@@ -26,12 +27,13 @@ class Names:
     def __init__(self) -> None:
         self.table = {"primary": ["10.0.0.1"], "readers": ["10.0.0.2", "10.0.0.3"]}
         self.asked = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def resolve(self, address: Address) -> Sequence[Address]:
         self.asked += 1
-        if address.host not in self.table:
-            raise socket.gaierror(-2, "Name or service not known")
-        return [Address(host, address.port) for host in self.table[address.host]]
+        await self.gate.wait()
+        return [Address(host, address.port) for host in self.table.get(address.host, [])]
 
 
 class Rig:
@@ -48,9 +50,8 @@ class Rig:
 
     async def again(self) -> None:
         """Have the names resolved anew, as a node in trouble does."""
-        self.topology.troubled(self.topology.for_key(b"k").nodes[0])
-        await settle()
-        await self.clock.elapse(fixed.PAUSE_S)
+        self.topology._refresher.wake()
+        await self.clock.elapse(0.5)
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ async def test_trouble_in_floods_is_one_resolution_a_pause(rig: Rig) -> None:
     asked = rig.names.asked
     for _ in range(1000):
         rig.topology.troubled(rig.topology.for_key(b"k").nodes[0])
-    await settle()
+    await rig.clock.elapse(1.0)
     assert rig.names.asked == asked + 2, "two names, once"
     await rig.topology.stop()
     await rig.nodes.close()
@@ -107,8 +108,7 @@ async def test_a_start_without_a_name_server_is_a_shard_without_nodes_until_ther
     assert rig.hosts() == []
     assert len(caplog.records) == 2
     rig.names.table = table
-    rig.topology._wake.set()
-    await settle()
+    await rig.clock.elapse(1.0)
     assert len(rig.hosts()) == 3
     await rig.topology.stop()
     await rig.nodes.close()
@@ -163,9 +163,42 @@ async def test_certificates_are_checked_against_the_name_that_was_configured() -
     await rig.nodes.close()
 
 
-async def test_redirects_lead_nowhere_and_an_address_is_its_own_resolution(rig: Rig) -> None:
+async def test_a_name_server_that_hangs_does_not_keep_the_gateway_from_starting(rig: Rig) -> None:
+    rig.names.gate.clear()
+    starting = asyncio.ensure_future(rig.topology.start())
+    await rig.clock.elapse(fixed.PATIENCE_S)
+    assert starting.done()
+    assert rig.hosts() == []
+    rig.names.gate.set()
+    await settle()
+    assert len(rig.hosts()) == 3
+    await rig.topology.stop()
+    await rig.nodes.close()
+
+
+async def test_a_name_with_addresses_of_both_families_counts_by_the_one_that_answers(rig: Rig) -> None:
+    rig.names.table = {"primary": ["10.0.0.1", "::1"], "readers": ["10.0.0.2", "::2"]}
+    rig.dialler.refuse = ConnectionRefusedError(111, "Connection refused")
+    await rig.topology.start()
+    assert rig.hosts() == ["10.0.0.1", "10.0.0.2", "::2"], "nobody has answered yet"
+    for node in rig.nodes.all():
+        if ":" in node.address.host:
+            node.ready.append(cast("Connection", StubConnection()))
+    await rig.again()
+    assert rig.hosts() == ["::1", "::2"]
+    assert len(rig.nodes.all()) == 2
+    await rig.again()
+    assert len(rig.nodes.all()) == 2, "the other family is not tried over and over"
+    for node in rig.nodes.all():
+        node.ready.clear()
+    await rig.again()
+    assert len(rig.nodes.all()) == 4, "until the one that answered does no more"
+    await rig.topology.stop()
+    await rig.nodes.close()
+
+
+async def test_redirects_lead_nowhere(rig: Rig) -> None:
     assert rig.topology.redirected(Redirect("MOVED", 1, PRIMARY)) is None
-    assert await fixed.resolve(Address("127.0.0.1", 7)) == [Address("127.0.0.1", 7)]
     assert str(Address("::1", 7)) == "[::1]:7"
 
 
