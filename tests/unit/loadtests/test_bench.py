@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from loadtests import scale
 from loadtests.contest import Line, row_of
 from loadtests.measure import Rounds, Spread, take_turns
 from loadtests.table import BEGIN, END, Row, as_markdown, as_text, replaced
@@ -122,3 +123,13 @@ def test_only_what_lies_between_the_markers_is_replaced() -> None:
 def test_the_document_has_a_place_for_the_table() -> None:
     document = (Path(__file__).parents[3] / "docs" / "performance.md").read_text()
     assert replaced(document, "x") != document
+    assert replaced(document, "x", begin=scale.BEGIN, end=scale.END) != document
+
+
+def test_charts_are_drawn_with_what_was_reached_missed_and_only_looked_at(tmp_path: Path) -> None:
+    from loadtests.chart import draw_growth, draw_ratios
+
+    rows = [Row(key=str(asked), what="w", asked=asked, median=0.8, least=0.7, most=0.9) for asked in (0.5, 0.9, None)]
+    draw_ratios(rows, tmp_path / "ratios.png")
+    draw_growth({"MiB": ([1, 10], {"resident": [75.0, 76.0]})}, tmp_path / "growth.png")
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("ratios.png", "growth.png"))
