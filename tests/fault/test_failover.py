@@ -19,7 +19,8 @@ from tests.servers import RedisCluster, RedisGroup, RedisServer, SentinelGroup, 
 
 pytestmark = pytest.mark.xdist_group("failover")
 
-QUICK = {"read_timeout_ms": 100, "request_budget_ms": 300, "max_lag_ms": 800}
+QUICK = {"read_timeout_ms": 250, "request_budget_ms": 1000, "max_lag_ms": 1500}
+"""Patient in what a busy machine may delay, and quick to notice what a fault has changed."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ class Load:
         return await soon(fresh, within_s=within_s, what="fresh answers again")
 
     def check(self) -> None:
-        """Every answer named the right rank, and none took longer than the budget and a little."""
+        """Every answer named the right rank, and none took much longer than the budget."""
         assert {sample.rank for sample in self.samples if not sample.error} == {2}
-        assert max(sample.took_s for sample in self.samples) < 0.3 + 0.3
+        assert max(sample.took_s for sample in self.samples) < 1 + 1
 
     def errors(self, since: float = 0.0) -> list[GatewayError]:
         return [sample.error for sample in self.since(since) if sample.error]
@@ -132,10 +133,10 @@ async def test_ranks_are_answered_through_a_cluster_failover_and_the_returned_no
         assert load.stale(killed_at)
         old.start()
         await soon(lambda: origin.states().get(old.address) == "up", within_s=10, what="the old primary is a replica")
-        before = promoted.commandstats().get("evalsha", 0)
-        await load.fresh_again(within_s=5)
-        assert promoted.commandstats().get("evalsha", 0) == before
-        assert old.commandstats().get("evalsha", 0) > 0
+        await soon(lambda: calls(old) > 0, within_s=5, what="it takes its share")
+        before = calls(promoted)
+        await asyncio.sleep(0.5)
+        assert calls(promoted) == before
     # A cluster without one of its shards refuses reads on every node until it has decided (CLUSTERDOWN).
     refused = [sample for sample in load.samples if sample.error]
     assert not refused or refused[-1].at - refused[0].at < 3
@@ -219,7 +220,8 @@ async def test_a_cluster_that_went_away_is_found_at_its_old_addresses_and_at_new
             await asyncio.to_thread(cluster.meet_again)
             seed.target = cluster.nodes[0].port
             assert await load.fresh_again(within_s=5) < 5
-            assert set(origin.states()) == {node.address for node in cluster.nodes}
+            addresses = {node.address for node in cluster.nodes}
+            await soon(lambda: set(origin.states()) == addresses, within_s=8, what="all new addresses, and no old one")
     load.check()
 
 
@@ -261,7 +263,7 @@ async def test_with_every_node_of_a_group_gone_reads_fail_cleanly_and_come_back_
             node.kill()
         gone_at = time.monotonic()
         await asyncio.sleep(1)
-        assert all(sample.error for sample in load.since(gone_at + 0.3))
+        assert all(sample.error for sample in load.since(gone_at + 0.6))
         assert not origin.reads.up()
         for node in group.nodes:
             node.start(wait=False)

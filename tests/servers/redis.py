@@ -96,7 +96,7 @@ class RedisServer(Process):
         else:
             lines += [f"port {self.port}"]
         if self.cluster:
-            lines += ["cluster-enabled yes", f"cluster-port {self.bus_port}", "cluster-node-timeout 1000"]
+            lines += ["cluster-enabled yes", f"cluster-port {self.bus_port}", "cluster-node-timeout 1500"]
             lines += ["cluster-config-file nodes.conf", "cluster-replica-validity-factor 0"]
         if self.acl:
             secret = f">{self.password}" if self.password else "nopass"

@@ -80,6 +80,9 @@ class RedisCluster:
 
     def wait_ok(self, *, within_s: float = 20.0) -> None:
         """Wait until every node that runs says that the cluster is whole, and replicas are in sync."""
+        for node in self.nodes:
+            if node.alive and not node.frozen:
+                node.wait_until(node.answers)
         self._everyone(lambda node: b"cluster_state:ok" in self._state(node), "the cluster is whole", within_s)
         self._everyone(_linked, "replicas are in sync", within_s)
 

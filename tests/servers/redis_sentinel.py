@@ -27,7 +27,7 @@ class SentinelServer(RedisServer):
         primary: RedisServer,
         *,
         quorum: int = 2,
-        down_after_ms: int = 800,
+        down_after_ms: int = 1500,
         password: str | None = None,
         acl: Sequence[str] = (),
         tls: Certificates | None = None,
@@ -168,13 +168,13 @@ class SentinelGroup(RedisGroup):
         """Wait until all sentinels name another primary and it acts as one; then roles here follow."""
         old = self.primary
 
-        def new_port() -> int:
+        def promoted() -> RedisServer | None:
             ports = {at.settled_port() for at in self.sentinels if at.alive and not at.frozen}
-            return (ports.pop() or 0) if len(ports) == 1 and old.port not in ports else 0
+            named = [node for node in self.nodes if {node.port} == ports and node is not old]
+            return named[0] if named and named[0].info()["role"] == "master" else None
 
-        port = eventually(new_port, within_s=within_s, what="the sentinels agree on a new primary")
-        new = next(node for node in self.nodes if node.port == port)
-        eventually(lambda: new.info()["role"] == "master", within_s=within_s, what="the new primary acts as one")
+        new = eventually(promoted, within_s=within_s, what="the sentinels agree on a new primary, and it acts as one")
+        assert new is not None
         self.primary, self.replicas = new, [node for node in self.nodes if node is not new]
         new.replicaof = None
         for replica in self.replicas:
