@@ -207,11 +207,15 @@ sub vcl_backend_error {
 }
 
 sub vcl_deliver {
-    # Varnish compares If-None-Match as a whole. In a list, in "*" and in a strong form of the tag, what matches is
-    # the part between the quotes (RFC 9110 §13.1.2).
-    if (resp.http.ETag && req.http.If-None-Match && (req.http.If-None-Match == "*" ||
+    # Varnish by itself compares If-None-Match as a whole. What counts is the part between the quotes, also in a list,
+    # and "*" (RFC 9110 §13.1.2). A 304 has no fields about a content that is not there (§15.4.5).
+    if (resp.status == 200 && resp.http.ETag && req.http.If-None-Match && (req.http.If-None-Match == "*" ||
         std.strstr(req.http.If-None-Match, regsub(resp.http.ETag, "^W/", "")))) {
-        set req.http.If-None-Match = resp.http.ETag;
+        set resp.status = 304;
+        set resp.reason = "Not Modified";
+        unset resp.http.Content-Type;
+        unset resp.http.Content-Encoding;
+        unset resp.http.Content-Length;
     }
     if (!req.http.X-LB-Kept) {
         set resp.http.X-LB-Did = "varnish; fwd=bypass";

@@ -40,6 +40,7 @@ class Reply(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     seconds: float = 0.0
+    raw: bytes = b""
 
     @property
     def etag(self) -> str:
@@ -178,7 +179,7 @@ def parsed(data: bytes, seconds: float = 0.0) -> Reply:
         fields[name.lower()] = f"{fields[name.lower()]}, {value.strip()}" if name.lower() in fields else value.strip()
     if fields.get("transfer-encoding") == "chunked":
         body = _joined(body)
-    return Reply(int(status_line.split()[1]), fields, body, seconds)
+    return Reply(int(status_line.split()[1]), fields, body, seconds, data)
 
 
 def _joined(body: bytes) -> bytes:

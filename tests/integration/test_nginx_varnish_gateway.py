@@ -20,6 +20,7 @@ import pytest
 
 from gateway.cli import main
 from tests.fault.proxy import ThreadedProxy
+from tests.httplint import lint
 from tests.integration.edges import crowd, get
 from tests.servers import Gateway, Nginx, Process, RedisGroup, Varnish, eventually, free_port
 
@@ -202,6 +203,29 @@ def test_no_error_is_kept_even_by_an_nginx_that_would_keep_anything(world: World
             assert reply.headers["cache-control"] == "public, max-age=5"
 
 
+@pytest.mark.parametrize("edge", EDGES)
+def test_the_linter_finds_nothing_in_what_the_edge_makes_of_any_answer(world: World, edge: str) -> None:
+    top = "/v1/leaderboards/downloads/top"
+    etag = get(world.ports[edge], top).etag
+    kinds = [
+        *(("GET", target, {}) for _, target in ERRORS),
+        *(("GET", top, headers) for headers in ({}, {"Accept-Encoding": "gzip"}, {"If-None-Match": etag})),
+        ("HEAD", top, {}),
+        ("GET", "/v1/leaderboards", {}),
+        ("GET", "/v1/leaderboards/downloads/members/team%2Fann", {}),
+        ("GET", "/v1/leaderboards/unheard-of/top", {}),
+        ("POST", top, {}),
+        ("OPTIONS", top, {}),
+        ("GET", "/readyz", {}),
+    ]
+    if edge == "nginx":
+        kinds += [("GET", "/%zz", {}), ("GET", "/" + "x" * 30_000, {}), ("GET", "/_problem/414", {})]
+    for method, target, headers in kinds:
+        for _ in range(2):  # the second may come from the cache
+            reply = get(world.ports[edge], target, headers, method=method)
+            assert lint(reply.raw, method=method) == [], (method, target[:80])
+
+
 # ---- load and connections ------------------------------------------------------------------------------------------
 
 
@@ -348,6 +372,8 @@ def test_while_redis_is_away_stale_answers_go_on_being_collapsed_by_both_edges(w
         for edge in EDGES:
             reply = get(world.ports[edge], f"/v1/leaderboards/clan-{edge}/top")
             assert (reply.status, reply.headers["cache-control"]) == (503, "no-store")
+            assert lint(reply.raw) == []
+            assert lint(get(world.ports[edge], target).raw) == []
     finally:
         for node in world.redis.nodes:
             node.thaw()

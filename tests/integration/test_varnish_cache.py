@@ -223,6 +223,20 @@ def test_a_matching_condition_is_a_304_with_the_fields_of_the_200(front: Front) 
     assert get(front.port, top("conditional"), {"If-None-Match": '"other", W/"v"'}).status == 200
 
 
+def test_a_304_has_no_body_and_leaves_the_connection_usable(front: Front) -> None:
+    etag = get(front.port, top("twice304")).etag
+    request = f"GET {top('twice304')} HTTP/1.1\r\nHost: edge\r\nIf-None-Match: {etag}\r\n"
+    with socket.create_connection(("127.0.0.1", front.port), timeout=5) as connection:
+        connection.sendall(f"{request}\r\n{request}Connection: close\r\n\r\n".encode())
+        data = b""
+        while chunk := connection.recv(65_536):
+            data += chunk
+    first, second, rest = data.split(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 304 Not Modified")
+    assert second.startswith(b"HTTP/1.1 304 Not Modified")
+    assert rest == b""
+
+
 def test_a_kept_answer_is_never_cut_to_a_range(front: Front) -> None:
     get(front.port, top("whole"))
     reply = get(front.port, top("whole"), {"Range": "bytes=0-3"})
