@@ -37,11 +37,11 @@ class Rate:
         self._tokens = self._burst if per_s > 0 else 0.0
         self._at = now
 
-    def take(self, now: float) -> bool:
-        """Take one token if there is one."""
+    def take(self, now: float, *, leave: float = 0.0) -> bool:
+        """Take one token if there is one; ``leave``: the share of the burst that is not for this caller."""
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self.per_s)
         self._at = now
-        if self._tokens < 1.0:
+        if self._tokens < 1.0 + leave * self._burst:
             return False
         self._tokens -= 1.0
         return True

@@ -31,7 +31,7 @@ from gateway.counters import Cell, Counters
 from gateway.errors import OriginError, OriginTimeout, OriginUnavailable, Overloaded, WrongType
 from gateway.model import Stamp
 from gateway.replicas import choice
-from gateway.replicas.allowance import Rate, RetryBudget
+from gateway.replicas.allowance import Lane, Rate, RetryBudget
 from gateway.replicas.commands import ASKING, Command, Request
 from gateway.replicas.connection import Answer
 from gateway.replicas.failures import RESTS_S, AttemptError, AttemptTimeout, ConnectionLost, ErrorReply
@@ -45,6 +45,8 @@ Reading: TypeAlias = tuple[Any, Stamp, bool]
 """The reply, when and how surely it was read, and whether the key's primary gave it (its word on absence is final)."""
 
 _HOPS = 3
+_LEFT_FOR_SNAPSHOTS = 0.2
+"""Of the fallback reads allowed at once: a flood of rank reads must not keep the top from its refresh."""
 _TRYAGAIN_S = 0.01  # the other keys of the slot are on their way; for one key it hardly ever happens
 
 log = logging.getLogger("gateway.replicas")
@@ -65,6 +67,7 @@ class Progress:
         "before",
         "failed",
         "hops",
+        "lane",
         "limited",
         "lost",
         "next",
@@ -77,7 +80,8 @@ class Progress:
         "wait_until",
     )
 
-    def __init__(self, request: Request, shard: Shard, until: float, *, primary: bool) -> None:
+    def __init__(self, request: Request, shard: Shard, until: float, *, lane: Lane, primary: bool) -> None:
+        self.lane: Lane = lane
         self.request, self.shard, self.until, self.primary = request, shard, until, primary
         self.tried: set[Node] = set()
         self.lost: set[Node] = set()
@@ -107,7 +111,8 @@ class Attempts:
         self._topology, self._nodes, self._limits = topology, nodes, limits
         self._clock, self._random = clock, random
         self._monotonic: Callable[[], float] = clock.monotonic
-        self._fallback = Rate(limits.primary_max_reads_per_s, clock.monotonic())
+        per_s = limits.primary_max_reads_per_s
+        self._fallback = Rate(per_s, clock.monotonic(), burst=max(2.0, per_s / 10))
         self._retry_budget = RetryBudget(clock.monotonic())
         self._notes = Notes(clock)
         self._reads = counters.counter(
@@ -126,6 +131,7 @@ class Attempts:
         shard: Shard,
         began: float,
         *,
+        lane: Lane,
         primary: bool = False,
         within_s: float = 0.0,
         tried: Choice | None = None,
@@ -133,7 +139,7 @@ class Attempts:
     ) -> Reading:
         """Attempt until there is an answer, or no time, node or retry is left. ``tried`` has ``failed`` already."""
         until = began + (within_s or self._limits.request_budget_s)
-        progress = Progress(request, shard, until, primary=primary)
+        progress = Progress(request, shard, until, lane=lane, primary=primary)
         if tried is not None and failed is not None:
             await self._learn(progress, tried, failed)
         while True:
@@ -189,7 +195,7 @@ class Attempts:
             role: Role = "replica" if shard.expects_replicas else "primary"
             return Choice(choice.better(fit, self._random), role, stale=False)
         if owner is not None and limits.primary_fallback and shard.expects_replicas:
-            if self._fallback.take(now):
+            if self._fallback.take(now, leave=0.0 if progress.lane == "snapshot" else _LEFT_FOR_SNAPSHOTS):
                 return Choice(owner, "primary", stale=False)
             progress.limited = True
         old = [node for node in choice.behind(shard, now, limits) if node not in excluded]

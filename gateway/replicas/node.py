@@ -26,8 +26,9 @@ CONNECTIONS = 3
 """The most to one node. One carries all until it is busy: the more share a write, the cheaper each read."""
 BUSY = 128
 """Reads waiting on one connection before another one is used, or opened."""
-FULL = 2048
-"""Reads waiting on one node before it takes no more: at 20 µs each in Redis, 40 ms of work."""
+FULL = 4096
+"""Replies outstanding at one node before it takes no more reads: more than all lanes together, so that only replies
+that nobody waits for any more can fill it, when it is far too slow."""
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 SHORT_LIFE_S = 1.0

@@ -85,19 +85,20 @@ class ReplicaReads:
         try:
             shard = self._for_key(request.key)
             if primary or within_s:
-                return await attempts.answer(request, shard, now, primary=primary, within_s=within_s)
+                return await attempts.answer(request, shard, now, lane=lane, primary=primary, within_s=within_s)
             if shard.epoch == self._nodes.epoch and now < shard.until:
                 fit = shard.candidates
             else:
                 fit = choice.candidates(shard, now, self._limits, self._nodes.epoch)
             if not fit:
-                return await attempts.answer(request, shard, now)
+                return await attempts.answer(request, shard, now, lane=lane)
             node = fit[0] if len(fit) == 1 else choice.better(fit, self._random)
             role: Role = "replica" if shard.expects_replicas else "primary"
             try:
                 reply = await node.send(request.packed(), now, now + self._timeout_s)
             except AttemptError as failure:
-                return await attempts.answer(request, shard, now, tried=Choice(node, role, stale=False), failed=failure)
+                tried = Choice(node, role, stale=False)
+                return await attempts.answer(request, shard, now, lane=lane, tried=tried, failed=failure)
             self._ok[role][0] += 1
             return reply, Stamp(now, self._wall()), role == "primary"
         finally:
@@ -128,5 +129,5 @@ class ReplicaReads:
     async def _read_owner(self, request: Request) -> tuple[Any, Stamp]:
         shard = self._for_key(request.key)
         self._attempts.begun += 1
-        reply, stamp, _ = await self._attempts.answer(request, shard, self._monotonic(), primary=True)
+        reply, stamp, _ = await self._attempts.answer(request, shard, self._monotonic(), lane="member", primary=True)
         return reply, stamp

@@ -413,7 +413,7 @@ async def test_with_every_replica_gone_the_primary_is_read_within_its_allowance(
         refused = [result for result in results if isinstance(result, Overloaded)]
         answered = [result for result in results if not isinstance(result, BaseException)]
         assert len(refused) + len(answered) == 200
-        assert 10 <= len(answered) <= 40
+        assert 5 <= len(answered) <= 40
         assert not any(standings.stamp.stale for standings in answered)
 
 

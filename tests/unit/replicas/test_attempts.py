@@ -284,11 +284,15 @@ async def test_with_no_replica_in_step_the_primary_is_read_as_often_as_allowed_a
         node.ready.clear()
     rig.answers(rig.primary, *[[n] for n in range(1000)])
     assert (await rig.read())[2]
-    for _ in range(49):
+    for _ in range(39):
         await rig.read()
     with pytest.raises(Overloaded):
         await rig.read()
-    rig.clock.advance(0.011)
+    for _ in range(10):
+        await rig.reads.read(READ, lane="snapshot")  # the rest is theirs
+    with pytest.raises(Overloaded):
+        await rig.reads.read(READ, lane="snapshot")
+    rig.clock.advance(0.031)
     for _ in range(5):
         await rig.read()
 
