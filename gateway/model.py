@@ -83,9 +83,8 @@ class SnapshotKey(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One read, canonical: two requests that mean the same are equal.
+class Query(NamedTuple):
+    """One read, canonical: two requests that mean the same are equal. (A tuple, as each member read makes one.)
 
     ``first`` and ``last`` are 1-based places, both included, for ``top`` (first is 1), ``ranks`` and ``board``
     (1 to 100). ``members`` holds one id for ``member`` and ``neighbors``, 1 to 100 distinct ones for ``members``.

@@ -10,7 +10,7 @@ import logging
 from typing import Literal
 
 from gateway.http.answers import Scope, header
-from gateway.http.ids import current, traceparent, well_formed
+from gateway.http.ids import known_id, traceparent
 
 AccessMode = Literal["off", "sampled", "on"]
 SAMPLE = 100
@@ -49,9 +49,7 @@ class AccessLog:
             "outcome": outcome,
             "duration_ms": round(seconds * 1000, 3),
         }
-        ids = current.get()
-        fields["request_id"] = _request_id(scope) if ids is None else ids.request_id.decode()
-        fields["traceparent"] = traceparent(header(scope, b"traceparent"))
+        fields["request_id"], fields["traceparent"] = known_id(scope), traceparent(scope)
         log.info("%s %s %s %s", fields["client"], scope["method"], fields["target"], status, extra=fields)
 
 
@@ -60,12 +58,6 @@ def target(scope: Scope) -> str:
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope["query_string"]
     return (raw + b"?" + query if query else raw).decode("ascii", "backslashreplace")
-
-
-def _request_id(scope: Scope) -> str | None:
-    """Return the id that the caller sent; an answer that caches share gets none of our own."""
-    given = header(scope, b"x-request-id")
-    return given.decode() if given is not None and well_formed(given) else None
 
 
 def _client(scope: Scope) -> str | None:

@@ -23,13 +23,15 @@ from gateway.http import paths
 from gateway.http.access import AccessLog
 from gateway.http.answers import EMPTY, Outgoing, Peer, Receive, Scope, Send
 from gateway.http.exchange import Exchange
-from gateway.http.hot import Codings, HotAnswers
-from gateway.http.ids import request_id
+from gateway.http.hot import Codings, HotAnswers, Prepared
+from gateway.http.ids import new_id
 from gateway.http.leaderboards import Leaderboards, Reads
+from gateway.http.members import Members
 from gateway.http.pages import Pages
 from gateway.http.problems import problem_of
 from gateway.http.responses import Responses, options, problem
-from gateway.http.tally import CLIENT_CLOSED, Tally
+from gateway.http.tally import CLIENT_CLOSED, Label, Tally
+from gateway.model import Outcome
 from gateway.readpath import Readiness
 
 TARGET_LIMIT_BYTES = 16 * 1024
@@ -57,14 +59,15 @@ class HttpApp:
         random_bits: Callable[[int], int],
         access: AccessLog,
     ) -> None:
-        self.draining = False
+        self._draining = False
         self._monotonic, self._wall = clock.monotonic, clock.wall
         self._random_bits = random_bits
         self._access = access if access.enabled else None
         self._tally = Tally(counters)
         self._hot = HotAnswers()
+        self._prepared_for: Callable[[object], Prepared | None] = self._hot.get
         codings = Codings()
-        self._pages = Pages(responses, codings, readiness, lambda: self.draining)
+        self._pages = Pages(responses, codings, readiness, lambda: self._draining)
         self._leaderboards = Leaderboards(
             boards=boards,
             reads=reads,
@@ -74,21 +77,46 @@ class HttpApp:
             codings=codings,
             hot=self._hot,
         )
+        self._members = Members(
+            leaderboards=self._leaderboards,
+            reads=reads,
+            responses=responses,
+            tally=self._tally,
+            clock=clock,
+            random_bits=random_bits,
+            failed=self._failed,
+        )
+
+    @property
+    def draining(self) -> bool:
+        """Whether the instance is about to stop."""
+        return self._draining
+
+    @draining.setter
+    def draining(self, value: bool) -> None:
+        self._draining = value
+        # The long way alone knows how to make an answer the connection's last.
+        self._prepared_for = _nothing if value else self._hot.get
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3); raises nothing that a request could cause."""
-        if scope["type"] != "http":
-            raise NotImplementedError(scope["type"])  # how a server learns that there is no lifespan to wait for
         now = self._monotonic()
-        prepared = self._hot.get((scope["raw_path"], scope["query_string"]))
+        prepared = self._prepared_for((scope.get("raw_path"), scope.get("query_string")))
         if (
             prepared is None
             or now > prepared.until
-            or self._wall() >= prepared.boundary
+            or (prepared.boundary is not None and self._wall() >= prepared.boundary)
             or scope["method"] != "GET"
-            or self.draining
         ):
-            await self._slowly(Exchange(scope, send, now, self._random_bits), receive, send)
+            if scope["type"] != "http":
+                raise NotImplementedError(scope["type"])  # how a server learns that there is no lifespan to wait for
+            query = None if self._draining else self._members.query_of(scope)
+            if query is None:
+                await self._slowly(Exchange(scope, send, now, self._random_bits), receive, send)
+                return
+            outcome = await self._members.answer(scope, query, send, now)
+            if outcome is not None and self._access is not None:
+                self._log(scope, query.kind, 200, outcome, now)
             return
         start, body = prepared.representation.pick(scope["headers"])
         prepared.reads[0] += 1
@@ -100,48 +128,44 @@ class HttpApp:
             self._tally.responses(prepared.route, CLIENT_CLOSED)[0] += 1
             return
         (prepared.not_modified if body is EMPTY else prepared.found)[0] += 1
-        status = start["status"]
+        if self._access is not None:
+            self._log(scope, prepared.route, start["status"], prepared.outcome, now)
+
+    def _log(self, scope: Scope, route: Label, status: int, outcome: Outcome | None, started: float) -> None:
         if self._access is not None and self._access.wants(status):
-            seconds = self._monotonic() - now
-            self._access.write(scope, route=prepared.route, status=status, outcome=prepared.outcome, seconds=seconds)
+            seconds = self._monotonic() - started
+            self._access.write(scope, route=route, status=status, outcome=outcome, seconds=seconds)
 
     def refuse(self, error: GatewayError, client: Peer) -> Outgoing:
         """Return the answer to a request from this peer that did not get past the parser; count it, log it."""
         found = problem_of(error)
         self._tally.responses("refused", found.status)[0] += 1
-        if self._access is not None and self._access.wants(found.status):
-            unread: Scope = {"client": client, "headers": [], "method": "-", "path": "-", "query_string": b""}
-            self._access.write(unread, route="refused", status=found.status, outcome=None, seconds=0.0)
-        return problem(found, request_id(None, self._random_bits))
+        unread: Scope = {"client": client, "headers": [], "method": "-", "path": "-", "query_string": b""}
+        self._log(unread, "refused", found.status, None, self._monotonic())
+        return problem(found, new_id(self._random_bits))
 
     async def _slowly(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        exchange.last = self.draining
+        exchange.last = self._draining
         try:
-            query = self._leaderboards.member_query(exchange)
-            if query is not None:
-                answer = await self._leaderboards.read_member(exchange, query)
-            else:
-                answer = await self._answer(exchange, receive, send)
-        except asyncio.CancelledError:
-            # The server stops and waited long enough. The task ends right here, so nothing else is held up.
-            answer = self._problem(exchange, OriginUnavailable("The gateway is stopping."))
-        except Exception as error:  # noqa: BLE001 - the one place where errors become answers
-            answer = self._problem(exchange, error)
+            answer = await self._answer(exchange, receive, send)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the one place where errors become answers
+            await self._failed(exchange, error)
+            return
         await exchange.reply(answer)
         self._note(exchange)
 
-    def _problem(self, exchange: Exchange, error: Exception) -> Outgoing:
+    async def _failed(self, exchange: Exchange, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            # The server stops and waited long enough. The task ends right here, so nothing else is held up.
+            error = OriginUnavailable("The gateway is stopping.")
         kept = isinstance(error, LeaderboardNotFound) and exchange.label not in _MEMBER_ROUTES
-        return problem(problem_of(error), exchange.request_id, cacheable=kept)
+        await exchange.reply(problem(problem_of(error), exchange.request_id, cacheable=kept))
+        self._note(exchange)
 
     def _note(self, exchange: Exchange) -> None:
         status = CLIENT_CLOSED if exchange.client_is_gone else exchange.status
         self._tally.responses(exchange.label, status)[0] += 1
-        if self._access is not None and self._access.wants(status):
-            seconds = self._monotonic() - exchange.started
-            self._access.write(
-                exchange.scope, route=exchange.label, status=status, outcome=exchange.outcome, seconds=seconds
-            )
+        self._log(exchange.scope, exchange.label, status, exchange.outcome, exchange.started)
 
     async def _answer(self, exchange: Exchange, receive: Receive, send: Send) -> Outgoing:
         raw_path: bytes = exchange.scope["raw_path"]
@@ -153,6 +177,10 @@ class HttpApp:
         path = paths.parse(raw_path)
         exchange.label = path.route
         return exchange.options() or await self._leaderboards.answer(exchange, path)
+
+
+def _nothing(_key: object) -> None:
+    """Find nothing prepared."""
 
 
 def check_target(raw_path: bytes, query: bytes) -> None:

@@ -42,7 +42,6 @@ class Exchange:
         self._send = send
         self.started = started
         self._bits = bits
-        self._request_id = b""
         self._gone = False
         self.method: str = scope["method"]
         self.label: Label = "unmatched"
@@ -51,19 +50,12 @@ class Exchange:
         """Whether the connection ends with this answer."""
         self.status = 0
         """The status sent; 0 before."""
-        ids.current.set(self)
+        ids.current.set(scope)
 
     @property
     def request_id(self) -> bytes:
         """The caller's X-Request-Id if there is one and it is well formed, else a new one."""
-        if not self._request_id:
-            self._request_id = ids.request_id(header(self.scope, b"x-request-id"), self._bits)
-        return self._request_id
-
-    @property
-    def traceparent(self) -> str | None:
-        """The caller's trace, if it sent one that is well formed."""
-        return ids.traceparent(header(self.scope, b"traceparent"))
+        return ids.request_id(self.scope, self._bits)
 
     def options(self) -> Outgoing | None:
         """Return the answer to OPTIONS, None to what reads; raise ``MethodNotAllowed`` for all else."""
@@ -82,7 +74,7 @@ class Exchange:
         """Send the answer; HEAD gets its fields, length included, and no body (RFC 9110 §9.3.2)."""
         start, body = closing(answer) if self.last else answer
         self.status = start["status"]
-        self._gone = self._has_left()
+        self._gone = has_left(self.scope)
         try:
             await self._send(start)
             await self._send(EMPTY if self.method == "HEAD" else body)
@@ -95,8 +87,12 @@ class Exchange:
         """Whether nobody took the answer, as far as the server can tell."""
         return self._gone
 
-    def _has_left(self) -> bool:
-        # Asked before anything is sent: afterwards a transport is closing for good reasons, too.
-        extensions = self.scope.get("extensions")
-        transport = None if extensions is None else extensions.get(TRANSPORT)
-        return transport is not None and bool(transport.is_closing())
+
+def has_left(scope: Scope) -> bool:
+    """Tell whether the client is gone, as far as the server knows.
+
+    Only to be asked before anything is sent: afterwards a transport is closing for good reasons, too.
+    """
+    extensions = scope.get("extensions")
+    transport = None if extensions is None else extensions.get(TRANSPORT)
+    return transport is not None and bool(transport.is_closing())

@@ -10,7 +10,8 @@ import logging
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Protocol
+
+from gateway.http.answers import Scope, header
 
 _WELL_FORMED = re.compile(rb"[A-Za-z0-9._:=+/@-]{1,128}")
 """What load balancers and tracing libraries send (``Root=1-67891233-abcdef012345``), and nothing that could break a
@@ -19,22 +20,11 @@ log line or a header."""
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class Ids(Protocol):
-    """The ids of one request, worked out when somebody asks."""
+REQUEST_ID = "leaderboard.request_id"
+"""Under this name the scope carries the id that the answer carries, once there is one."""
 
-    @property
-    def request_id(self) -> bytes:
-        """The caller's id if it was well formed, else one of our own."""
-        ...
-
-    @property
-    def traceparent(self) -> str | None:
-        """The caller's trace, if it was well formed."""
-        ...
-
-
-current: ContextVar[Ids | None] = ContextVar("current", default=None)
-"""The request that the running task answers; None outside of one, and in flights, which belong to nobody."""
+current: ContextVar[Scope | None] = ContextVar("current", default=None)
+"""The scope of the request that the running task answers; None outside of one, and in flights, which are nobody's."""
 
 
 class IdsFilter(logging.Filter):
@@ -42,19 +32,36 @@ class IdsFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the two attributes; keep every record."""
-        ids = current.get()
+        scope = current.get()
         if "request_id" not in record.__dict__:
-            record.request_id = None if ids is None else ids.request_id.decode()
+            record.request_id = None if scope is None else known_id(scope)
         if "traceparent" not in record.__dict__:
-            record.traceparent = None if ids is None else ids.traceparent
+            record.traceparent = None if scope is None else traceparent(scope)
         return True
 
 
-def request_id(given: bytes | None, bits: Callable[[int], int]) -> bytes:
-    """Return the caller's id if it is well formed, else a new one of 128 bits from ``bits``."""
-    if given is not None and well_formed(given):
-        return given
+def request_id(scope: Scope, bits: Callable[[int], int]) -> bytes:
+    """Return the id of a request: the caller's if it is well formed, else a new one of 128 bits from ``bits``."""
+    found: bytes | None = scope.get(REQUEST_ID)
+    if found is None:
+        given = None
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                given = value if given is None else b""  # two ids are none
+        found = given if given and well_formed(given) else new_id(bits)
+        scope[REQUEST_ID] = found
+    return found
+
+
+def new_id(bits: Callable[[int], int]) -> bytes:
+    """Return 128 random bits in hexadecimal."""
     return b"%032x" % bits(128)
+
+
+def known_id(scope: Scope) -> str | None:
+    """Return the id that the answer carries or the caller sent; an answer that caches share has none of its own."""
+    found = scope.get(REQUEST_ID) or header(scope, b"x-request-id")
+    return found.decode() if found is not None and well_formed(found) else None
 
 
 def well_formed(given: bytes) -> bool:
@@ -62,8 +69,7 @@ def well_formed(given: bytes) -> bool:
     return _WELL_FORMED.fullmatch(given) is not None
 
 
-def traceparent(given: bytes | None) -> str | None:
-    """Return the field as text if it is what the recommendation says, else None."""
-    if given is None or _TRACEPARENT.fullmatch(given) is None:
-        return None
-    return given.decode()
+def traceparent(scope: Scope) -> str | None:
+    """Return the caller's trace if it is what the recommendation says, else None."""
+    given = header(scope, b"traceparent")
+    return given.decode() if given is not None and _TRACEPARENT.fullmatch(given) is not None else None

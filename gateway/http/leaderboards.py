@@ -7,14 +7,12 @@ Must not know: Redis, freshness, how lifetimes are written, what becomes of erro
 from __future__ import annotations
 
 import json
-import re
 from math import inf
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.boards import Boards, Resolution
 from gateway.clock import Clock
 from gateway.encode import Rendering, rendering_of
-from gateway.errors import RequestError
 from gateway.http import params, paths
 from gateway.http.answers import Outgoing, outgoing
 from gateway.http.exchange import Exchange
@@ -23,13 +21,8 @@ from gateway.http.params import Params
 from gateway.http.paths import Path
 from gateway.http.responses import SHOWN_S, Responses
 from gateway.http.tally import Tally
-from gateway.model import Board, Kind, Outcome, Query, Target
+from gateway.model import Board, Kind, Query, Target
 from gateway.readpath import Reply
-
-_PLAIN_MEMBER = re.compile(
-    rb"/v1/leaderboards/([!-$&-.0-~]+)/members/((?!\.{1,2}(?:/|\Z))[!-$&-.0-~]{1,256})(?:/(neighbors))?"
-)
-"""Printable ASCII but ``%`` and ``/``: segments that decode to themselves and are valid ids."""
 
 _KEPT_NAMES = 1024
 _KEPT_TARGET_BYTES = 512
@@ -82,31 +75,14 @@ class Leaderboards:
             known = self._resolve(path.leaderboard, name, asked.period, wall)
         if route in {"top", "ranks", "board"}:
             return await self._snapshot(exchange, Query(route, known.target, asked.first, asked.last), known)
-        return await self.read_member(exchange, _member_query(route, known.target, member, asked))
+        return await self._member(exchange, _member_query(route, known.target, member, asked))
 
-    def member_query(self, exchange: Exchange) -> Query | None:
-        """Return the query of a plain GET about one member of a leaderboard that was asked for before, else None.
-
-        The same checks in the same order as in ``answer``, for a quarter of the time: this is what every member read
-        that no cache can help with passes.
-        """
-        scope = exchange.scope
-        match = _PLAIN_MEMBER.fullmatch(scope["raw_path"])
-        if match is None or exchange.method != "GET" or len(scope["query_string"]) > _KEPT_TARGET_BYTES:
-            return None
-        segment, member, neighbors = match.groups()
+    def resolution_of(self, segment: bytes) -> Resolution | None:
+        """Return what a leaderboard's segment means now, if it was asked for before and means the same still."""
         known = self._names.get(segment)
-        if known is None or not known.since <= self._wall() < known.until:
-            return None
-        route: Literal["member", "neighbors"] = "member" if neighbors is None else "neighbors"
-        exchange.label = route
-        asked = params.parse(route, scope["query_string"])
-        if asked.period is not None:
-            return None
-        return Query(route, known.target, members=(member,), above=asked.above, below=asked.below)
+        return known if known is not None and known.since <= self._wall() < known.until else None
 
-    async def read_member(self, exchange: Exchange, query: Query) -> Outgoing:
-        """Read what nobody keeps: a member, its neighbors, a batch."""
+    async def _member(self, exchange: Exchange, query: Query) -> Outgoing:
         reply = await self._read(exchange, query)
         assert isinstance(reply.body, bytes)  # noqa: S101 - the read path's promise
         return outgoing(200, self._responses.uncached(reply, exchange.request_id), reply.body)
@@ -121,17 +97,16 @@ class Leaderboards:
 
     async def _read(self, exchange: Exchange, query: Query) -> Reply:
         """Read, and count how it ended."""
-        outcome: Outcome = "failed"
+        kind = query.kind
         try:
             reply = await self._reads.read(query)
-            outcome = reply.outcome
-        except RequestError:
-            outcome = "miss"  # read well: there is no such member, or no such period
+            exchange.outcome = reply.outcome
+            self._tally.reads[kind, reply.outcome][0] += 1
+        except BaseException as error:
+            exchange.outcome = self._tally.failed(kind, error)
             raise
         finally:
-            exchange.outcome = outcome
-            self._tally.reads[query.kind, outcome][0] += 1
-            self._tally.durations[query.kind].observe(self._monotonic() - exchange.started)
+            self._tally.durations[kind].observe(self._monotonic() - exchange.started)
         return reply
 
     async def _snapshot(self, exchange: Exchange, query: Query, resolution: Resolution) -> Outgoing:
@@ -169,7 +144,7 @@ class Leaderboards:
         prepared = Prepared(
             representation=again.representation,
             until=until,
-            boundary=again.boundary,
+            boundary=None if again.boundary == inf else again.boundary,
             route=kind,
             outcome=reply.outcome,
             reads=tally.reads[kind, reply.outcome],

@@ -41,7 +41,7 @@ def document(kind: type[GatewayError], detail: str = "") -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: BaseException) -> Problem:
     """Translate an error for the client; one that is not of our tree is logged here, once, and shown as nobody's.
 
     This is the one place where errors become HTTP.

@@ -33,7 +33,8 @@ class Responses:
         # Not those of boards that nobody may keep: that they exist is no secret of the moment.
         kept = [self._lives[board.name] for board in boards if board.cache_top]
         self._catalogue = policy.shortest(kept) if kept else Lives(dialects=dialects)
-        self._uncached: Headers = [*CONTENT, *CORS, *policy.uncached()]
+        self.member_fields: Headers = [*CONTENT, *CORS, *policy.uncached()]
+        """What every answer has that nobody keeps, but for its length, its id and its instant."""
 
     def snapshot(self, reply: Reply, etag: bytes, resolution: Resolution, boundary: float, wall: float) -> Headers:
         """Return what the 200 and the 304 of a top, ranks or board have in common.
@@ -65,8 +66,8 @@ class Responses:
     def uncached(self, reply: Reply, request_id: bytes) -> Headers:
         """Return all fields of a member, neighbors or members answer but its length."""
         if reply.stale:
-            return [*self._uncached, *_as_of(reply), _cache_status(reply), (b"x-request-id", request_id)]
-        return [*self._uncached, (b"leaderboard-as-of", rfc3339(reply.as_of)), (b"x-request-id", request_id)]
+            return [*self.member_fields, *_as_of(reply), _cache_status(reply), (b"x-request-id", request_id)]
+        return [*self.member_fields, (b"leaderboard-as-of", rfc3339(reply.as_of)), (b"x-request-id", request_id)]
 
     def uncached_snapshot(self, reply: Reply, request_id: bytes) -> Headers:
         """Return the fields of a top that nobody may keep, since its board is read from the primary."""
@@ -75,7 +76,7 @@ class Responses:
     def own(self, request_id: bytes, *, retry_after_s: int | None = None) -> Headers:
         """Return the fields of an answer about the gateway itself (health) but its length."""
         retry = [] if retry_after_s is None else [(b"retry-after", b"%d" % retry_after_s)]
-        return [*self._uncached, *retry, (b"x-request-id", request_id)]
+        return [*self.member_fields, *retry, (b"x-request-id", request_id)]
 
 
 def options(request_id: bytes, *, preflight: bool) -> Outgoing:

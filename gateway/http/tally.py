@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from gateway.counters import Cell, Counters, Durations
+from gateway.errors import RequestError
 from gateway.http.paths import Route
 from gateway.model import Kind, Outcome
 
@@ -44,6 +45,13 @@ class Tally:
             "gateway_responses_total", "Answers by route and status.", ("route", "status")
         )
         self._cells: dict[tuple[Label, int], Cell] = {}
+
+    def failed(self, kind: Kind, error: BaseException) -> Outcome:
+        """Count a read that ended in an error, and return how it is called."""
+        # A request's own error was read well: there is no such member, or no such period.
+        outcome: Outcome = "miss" if isinstance(error, RequestError) else "failed"
+        self.reads[kind, outcome][0] += 1
+        return outcome
 
     def responses(self, label: Label, status: int) -> Cell:
         """Return the box that counts answers with this status; ``CLIENT_CLOSED`` is one."""

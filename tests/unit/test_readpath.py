@@ -153,7 +153,7 @@ async def test_a_snapshots_age_counts_from_when_its_read_began(world: World) -> 
 async def test_one_snapshot_serves_every_limit_and_every_range_inside_it(world: World) -> None:
     await world.read()
     for last in (1, 2, 99, 100):
-        reply = await world.read(replace(TOP, last=last))
+        reply = await world.read(TOP._replace(last=last))
         assert [entry["rank"] for entry in body(reply)["entries"]] == list(range(1, last + 1))
     inside = await world.read(Query("ranks", TARGET, first=20, last=30))
     assert [entry["rank"] for entry in body(inside)["entries"]] == list(range(20, 31))

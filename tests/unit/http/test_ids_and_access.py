@@ -9,7 +9,7 @@ import re
 import pytest
 
 from gateway import errors
-from gateway.http.ids import IdsFilter, current
+from gateway.http.ids import IdsFilter, current, traceparent
 from gateway.model import Query
 from gateway.readpath import Reply
 from tests.unit.http.driver import Site
@@ -60,9 +60,9 @@ async def test_a_malformed_traceparent_is_not_logged() -> None:
     seen = []
 
     async def read(query: Query) -> Reply:
-        ids = current.get()
-        assert ids is not None
-        seen.append(ids.traceparent)
+        scope = current.get()
+        assert scope is not None
+        seen.append(traceparent(scope))
         raise errors.MemberNotFound
 
     site.reads.read = read  # type: ignore[method-assign]

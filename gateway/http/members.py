@@ -1,0 +1,119 @@
+"""Members: the short way of the reads that no cache can help with.
+
+Knows: plain GETs about one member of a leaderboard that was asked for before.
+Must not know: anything that is not plain; all else goes the long way, which checks the same things in the same order.
+
+Every member read that a client makes passes here, and most of its cost is ours rather than Redis's: one function
+from the path to the sent answer, where the long way takes a dozen. What fails is answered by the long way's means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from gateway.clock import Clock
+from gateway.encode import rfc3339
+from gateway.errors import RequestError
+from gateway.http import ids, params
+from gateway.http.answers import Scope, Send
+from gateway.http.exchange import Exchange, has_left
+from gateway.http.leaderboards import Leaderboards, Reads
+from gateway.http.responses import Responses
+from gateway.http.tally import CLIENT_CLOSED, Tally
+from gateway.model import TOP_LIMIT, Kind, Outcome, Query
+
+_PLAIN = re.compile(
+    rb"/v1/leaderboards/([!-$&-.0-~]+)/members/((?!\.{1,2}(?:/|\Z))[!-$&-.0-~]{1,256})(?:/(neighbors))?"
+)
+"""Printable ASCII but ``%`` and ``/``: segments that decode to themselves and are valid ids."""
+
+_QUERY_LIMIT_BYTES = 256
+_KINDS: tuple[Kind, ...] = ("member", "neighbors")
+
+Failed = Callable[[Exchange, BaseException], Awaitable[None]]
+"""Answers what a read ended in instead of a reply."""
+
+
+class Members:
+    """Answer plain member reads; the parts are the long way's own."""
+
+    def __init__(
+        self,
+        *,
+        leaderboards: Leaderboards,
+        reads: Reads,
+        responses: Responses,
+        tally: Tally,
+        clock: Clock,
+        random_bits: Callable[[int], int],
+        failed: Failed,
+    ) -> None:
+        self._resolution_of = leaderboards.resolution_of
+        self._reads = reads
+        self._fields = responses.member_fields
+        self._responses = responses
+        self._tally = tally
+        self._counted = {kind: (tally.durations[kind], tally.responses(kind, 200)) for kind in _KINDS}
+        self._monotonic = clock.monotonic
+        self._bits = random_bits
+        self._failed = failed
+
+    def query_of(self, scope: Scope) -> Query | None:
+        """Return the query of a plain GET, None for all else, errors included."""
+        match = _PLAIN.fullmatch(scope["raw_path"])
+        if match is None or scope["method"] != "GET":
+            return None
+        segment, member, neighbors = match.groups()
+        known = self._resolution_of(segment)
+        query_string = scope["query_string"]
+        if known is None or len(query_string) > _QUERY_LIMIT_BYTES:
+            return None
+        kind: Literal["member", "neighbors"] = "member" if neighbors is None else "neighbors"
+        if not query_string:
+            return Query(kind, known.target, 1, TOP_LIMIT, (member,))
+        try:
+            asked = params.parse(kind, query_string)
+        except RequestError:
+            return None
+        if asked.period is not None:
+            return None
+        return Query(kind, known.target, 1, TOP_LIMIT, (member,), asked.above, asked.below)
+
+    async def answer(self, scope: Scope, query: Query, send: Send, started: float) -> Outcome | None:
+        """Read, send, count; return how the read ended, None if the long way's means had to answer."""
+        kind = query.kind
+        ids.current.set(scope)
+        request_id = ids.request_id(scope, self._bits)
+        try:
+            reply = await self._reads.read(query)
+            outcome, body, as_of, stale, *_ = reply
+            assert isinstance(body, bytes)  # noqa: S101 - the read path's promise
+            if stale:
+                fields = self._responses.uncached(reply, request_id)
+            else:
+                fields = [*self._fields, (b"leaderboard-as-of", rfc3339(as_of)), (b"x-request-id", request_id)]
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - becomes an answer where all errors do
+            await self._fail(Exchange(scope, send, started, self._bits), kind, error)
+            return None
+        durations, answered = self._counted[kind]
+        self._tally.reads[kind, outcome][0] += 1
+        durations.observe(self._monotonic() - started)
+        fields.append((b"content-length", b"%d" % len(body)))
+        if has_left(scope):
+            answered = self._tally.responses(kind, CLIENT_CLOSED)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": fields})
+            await send({"type": "http.response.body", "body": body})
+        except OSError:  # how a server may say that the client has left (ASGI 2.4)
+            answered = self._tally.responses(kind, CLIENT_CLOSED)
+        answered[0] += 1
+        return outcome
+
+    async def _fail(self, exchange: Exchange, kind: Kind, error: BaseException) -> None:
+        exchange.label = kind
+        exchange.outcome = self._tally.failed(kind, error)
+        self._tally.durations[kind].observe(self._monotonic() - exchange.started)
+        await self._failed(exchange, error)
