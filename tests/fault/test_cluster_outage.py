@@ -1,0 +1,45 @@
+"""The whole gateway while its whole cluster is away: the top is served with its mark, and all is well soon after."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+from tests.servers import Gateway, RedisCluster, eventually
+
+pytestmark = pytest.mark.xdist_group("failover")
+
+TOP = "/v1/leaderboards/s/top"
+BOB = "/v1/leaderboards/s/members/bob"
+
+
+def test_b5_the_whole_cluster_down_once_is_survived_without_a_restart(stack: contextlib.ExitStack) -> None:
+    cluster = stack.enter_context(RedisCluster())
+    cluster.write("ZADD", "s", 10, "ann", 20, "bob", 30, "cyd")
+    gateway = stack.enter_context(Gateway({"redis": cluster.settings, "leaderboards": [{"name": "s", "key": "s"}]}))
+    assert [entry["member"] for entry in gateway.json(TOP)["entries"]] == ["cyd", "bob", "ann"]
+    assert gateway.json(BOB)["rank"] == 2
+
+    for node in cluster.nodes:
+        node.call("SAVE")
+    for node in cluster.nodes:
+        node.kill()
+    eventually(lambda: gateway.json(TOP)["stale"], within_s=5, what="the top is served with the stale mark")
+    status, headers, _ = gateway.get(TOP)
+    assert (status, "leaderboard-stale" in headers) == (200, True)
+    member = gateway.json(BOB)  # all that was asked for lies inside the last known top
+    assert (member["rank"], member["stale"]) == (2, True)
+    status, headers, _ = gateway.get("/v1/leaderboards/s/members/nobody")
+    assert (status, headers["cache-control"], "retry-after" in headers) == (503, "no-store", True)
+
+    for node in cluster.nodes:
+        node.start(wait=False)
+    cluster.wait_ok()
+    returned_at = time.monotonic()
+    eventually(lambda: not gateway.json(TOP)["stale"] and not gateway.json(BOB)["stale"], within_s=5)
+    assert time.monotonic() - returned_at < 5
+    cluster.write("ZADD", "s", 40, "bob")
+    eventually(lambda: gateway.json(BOB)["rank"] == 1, within_s=2)
+    gateway.stop()
