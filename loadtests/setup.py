@@ -98,8 +98,15 @@ class Setup:
         process = self.programs.start(name, *command, port=port)
         served = Served(port, process, admin_port, config, name)
         if ready:
-            until(lambda: status_of(served.url, "/readyz") == 200, f"{name} ready", within_s=READY_S)
+            self._await_ready(served)
         return served
+
+    def _await_ready(self, served: Served) -> None:
+        try:
+            until(lambda: status_of(served.url, "/readyz") == 200, f"{served.name} ready", within_s=READY_S)
+        except TimeoutError as error:
+            said = self.programs.log(served.name).read_text(errors="replace").splitlines()[-5:]
+            raise RuntimeError(f"{error}; it said: {' / '.join(said) or 'nothing'}") from None
 
     def baseline(self, module: str, *options: str | Path) -> Served:
         """Start a module of ``loadtests.baselines``."""
