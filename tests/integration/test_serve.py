@@ -156,10 +156,24 @@ def test_a_gateway_that_cannot_start_ends_with_status_1_and_the_reason(mood: str
         assert "no worker can be started; giving up" in gateway.errors()
 
 
-def test_a_start_that_takes_long_does_not_keep_the_port_silent() -> None:
-    with StubGateway("hangs at start") as gateway:
-        assert gateway.worker() in gateway.workers()
+def test_a_start_that_takes_long_does_not_keep_the_port_silent_and_no_admin_address_is_fine() -> None:
+    gateway = StubGateway("hangs at start")
+    gateway.settings["server"]["admin"] = "none"
+    with contextlib.closing(gateway):
+        gateway.begin()
+        gateway.wait_until(lambda: gateway.worker() in gateway.workers())
+        assert "admin=none" in gateway.errors()
         gateway.stop()
+
+
+def test_d12_idle_connections_are_no_load(pair: StubGateway) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            client = stack.enter_context(pair.connect())
+            client.sendall(b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 200")
+        assert pair.metric("gateway_connections") == 300
+        assert pair.get("/pid")[0] == 200
 
 
 def test_draining_says_not_ready_ends_keep_alive_and_still_accepts_until_a_second_signal() -> None:
@@ -171,8 +185,8 @@ def test_draining_says_not_ready_ends_keep_alive_and_still_accepts_until_a_secon
         assert gateway.admin("/readyz")[0] == 503
         assert gateway.get("/pid")[0] == 200
         kept.sendall(b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"connection: close" in kept.recv(1000)
-        assert kept.recv(1) == b""
+        with kept.makefile("rb") as stream:
+            assert b"connection: close" in stream.read(), "and the connection ends"
         began = time.monotonic()
         gateway.stop()
         assert time.monotonic() - began < 5
