@@ -1,5 +1,8 @@
 """Edges that pull: few connections, many boards, and every copy expiring at the same moment.
 
+Knows: the gateway's routes, validators, when copies expire.
+Must not know: how the gateway is set up, or what answers behind it.
+
 Each ``BURST_S`` (a board's ``edge_ttl_s``) every edge asks for every board at once, half of the times with the
 validator it holds. What it shows: a storm of expiries costs one Redis read a board, and is over in a fraction of a
 second.

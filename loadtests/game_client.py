@@ -1,5 +1,8 @@
 """Game clients: each polls the top with the validator it holds, now and then looks up its rank and its neighbors.
 
+Knows: the gateway's routes, what a client does between two reads.
+Must not know: how the gateway is set up, or what answers behind it.
+
 Closed loop: a client waits for its answer, thinks, and asks again. So it shows what players see, not what the gateway
 can bear; ``mixed_10k`` is for that. Members are learned from the API, so it runs against any gateway:
 

@@ -1,5 +1,8 @@
 """10,000 reads a second at a constant rate: nine in ten ask for the top, the others for ranks and neighbors.
 
+Knows: the gateway's routes, the mix of reads, when each is due.
+Must not know: how the gateway is set up, or what answers behind it.
+
 Latencies count from when each request was due. Run it with everything set up by ``make load SCENARIO=mixed_10k``, or
 against a gateway of yours, with the rate that you want to be shown:
 

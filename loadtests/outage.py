@@ -1,5 +1,8 @@
 """Redis freezes in the middle of a constant load: the top goes on, ranks say so in time, and both recover.
 
+Knows: the gateway's routes, the processes to stop and when.
+Must not know: how the gateway is set up, or what a right answer costs.
+
 ``--freeze PID[,PID]`` names the Redis processes to stop (SIGSTOP) for the middle third of the run. ``make load
 SCENARIO=outage`` knows them; without the option the outage is yours to make.
 """

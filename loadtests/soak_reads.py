@@ -1,5 +1,8 @@
 """The load of the soak: tops, ranks that are checked one by one, neighbors, at a rate that leaves room for faults.
 
+Knows: the gateway's routes, how a rank is checked.
+Must not know: which faults there are, or when.
+
 ``python -m loadtests.soak`` runs it, breaks things meanwhile and judges; on its own it is one more mixed load.
 """
 
