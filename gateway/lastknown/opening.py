@@ -11,11 +11,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from obstore.store import S3Store
-
 from gateway.clock import Clock
-from gateway.lastknown.objects import ObjectStore, folder
-from gateway.lastknown.postgres import PostgresStore
 from gateway.lastknown.store import LastKnownStore
 
 TIMEOUT_S = 5.0
@@ -33,25 +29,46 @@ def open_store(url: str, *, clock: Clock, timeout_s: float = TIMEOUT_S) -> LastK
     if url == "none":
         return None
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.strip("/"):
-        return ObjectStore(partial(folder, Path(unquote(parts.path)), clock), clock=clock, timeout_s=timeout_s)
+        return _folder(Path(unquote(parts.path)), clock, timeout_s)
     if parts.scheme == "s3" and parts.netloc:
-        connect = partial(_bucket, parts.netloc, unquote(parts.path).strip("/"), timeout_s)
-        return ObjectStore(connect, clock=clock, timeout_s=timeout_s)
+        return _bucket(parts.netloc, unquote(parts.path).strip("/"), clock, timeout_s)
     if parts.scheme in ("postgresql", "postgres"):
-        return PostgresStore(url, clock=clock, timeout_s=timeout_s)
+        return _postgres(url, clock, timeout_s)
     raise ValueError("a store is 'none', file:///folder, s3://bucket/prefix or postgresql://host/database")
 
 
-def _bucket(bucket: str, prefix: str, timeout_s: float) -> S3Store:
+# A worker pays 1 to 5 MiB for each library: it loads the one that it uses.
+
+
+def _folder(path: Path, clock: Clock, timeout_s: float) -> LastKnownStore:
+    from gateway.lastknown.objects import ObjectStore, folder
+
+    return ObjectStore(partial(folder, path, clock), clock=clock, timeout_s=timeout_s)
+
+
+def _bucket(bucket: str, prefix: str, clock: Clock, timeout_s: float) -> LastKnownStore:
+    from obstore.store import S3Store
+
+    from gateway.lastknown.objects import ObjectStore
+
     # obstore retries ten times within three minutes unless told otherwise; one retry is all that fits here.
     # allow_http: who writes http:// into AWS_ENDPOINT_URL means it; without an endpoint it is https in any case.
-    return S3Store(
-        bucket,
-        prefix=prefix or None,
-        client_options={
-            "timeout": timedelta(seconds=timeout_s),
-            "connect_timeout": timedelta(seconds=timeout_s / 2),
-            "allow_http": True,
-        },
-        retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=timeout_s)},
-    )
+    def connect() -> S3Store:
+        return S3Store(
+            bucket,
+            prefix=prefix or None,
+            client_options={
+                "timeout": timedelta(seconds=timeout_s),
+                "connect_timeout": timedelta(seconds=timeout_s / 2),
+                "allow_http": True,
+            },
+            retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=timeout_s)},
+        )
+
+    return ObjectStore(connect, clock=clock, timeout_s=timeout_s)
+
+
+def _postgres(url: str, clock: Clock, timeout_s: float) -> LastKnownStore:
+    from gateway.lastknown.postgres import PostgresStore
+
+    return PostgresStore(url, clock=clock, timeout_s=timeout_s)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import pairwise
@@ -17,6 +18,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]  # ships no stubs
 import httpx
 import pytest
+from obstore.store import LocalStore
 
 from gateway.clock import SystemClock
 from gateway.lastknown.blobs import path_of
@@ -263,6 +265,7 @@ import asyncio, os, resource, signal, sys, time
 from gateway.clock import SystemClock
 from gateway.lastknown.opening import open_store
 from gateway.lastknown.store import Name, StoreError
+import gateway.lastknown.objects  # while it can still be read
 
 url, limit_bytes, user = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
@@ -325,10 +328,56 @@ async def test_a_folder_that_cannot_be_made_is_an_error_of_the_store(tmp_path: P
 async def test_a_folder_that_hangs_is_given_up_after_the_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.lastknown.opening.folder", lambda *_: time.sleep(0.3))
+    monkeypatch.setattr("gateway.lastknown.objects.folder", lambda *_: time.sleep(0.3))
     store = opened(f"file://{tmp_path}", timeout_s=0.05)
     with pytest.raises(StoreError, match=r"no answer within 0\.05 s"):
         await store.get(RACE)
+
+
+async def test_a_folder_that_hangs_keeps_a_bounded_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back = threading.Event()
+    monkeypatch.setattr("gateway.lastknown.objects.folder", lambda path, _: back.wait(30) and LocalStore(path))
+    store = opened(f"file://{tmp_path}", timeout_s=0.01)
+    before = threading.active_count()
+    errors = await asyncio.gather(*(store.get(RACE) for _ in range(200)), return_exceptions=True)
+    assert all(isinstance(error, StoreError) for error in errors)
+    assert threading.active_count() - before == 64
+    assert str(errors[-1]) == "64 earlier operations have not come back yet"
+    back.set()
+    await store.close()
+    assert await store.get(RACE) is None, "and works again"
+
+
+EXIT_AT_ONCE = """
+import asyncio, os, sys, time
+from gateway.clock import SystemClock
+from gateway.lastknown.opening import open_store
+from gateway.lastknown.store import Name
+import gateway.lastknown.objects
+
+async def main(folder):
+    store = open_store(f"{sys.argv[1]}/{folder}", clock=SystemClock())
+    for n in range(3):
+        await store.put(Name("last", f"b{n}"), b"x" * 30_000, time.time())
+    await store.close()
+
+for n in range(25):  # nothing of obstore runs yet, so that forking is safe
+    child = os.fork()
+    if not child:
+        asyncio.run(main(n))
+        sys.exit(0)
+    print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_process_that_ends_right_after_saving_ends_in_order(tmp_path: Path) -> None:
+    """Where a library's own threads touch Python objects, one exit in twelve is an abort: 25 most likely show it."""
+    command = [sys.executable, "-c", EXIT_AT_ONCE, f"file://{tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.stderr == ""
+    assert set(done.stdout.split()) == {"0"}
 
 
 # --- S3 ---------------------------------------------------------------------------------------------------------------
