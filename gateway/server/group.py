@@ -129,7 +129,7 @@ class Group:
         """Keep the worker's numbers recent, and end it if it has stopped answering."""
         while True:
             await self._clock.sleep(REPORT_EVERY_S)
-            await worker.report(ANSWER_S)
+            worker.count()
             silent_s = self._clock.monotonic() - worker.heard_at
             if silent_s > SILENCE_S:
                 log.error("a worker does not answer and is killed", extra={"pid": worker.pid, "silent_s": silent_s})

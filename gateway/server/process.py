@@ -33,6 +33,7 @@ class WorkerProcess:
         self._channel = channel
         self._clock = clock
         self._reported = asyncio.Event()
+        self._handing: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._listen(), name=f"worker {process.pid}")
         self.started = asyncio.Event()
         """Set once the worker accepts connections."""
@@ -60,7 +61,9 @@ class WorkerProcess:
                     pass_fds=passed,
                 )
         worker = cls(process, await Channel.over(ours), clock)
-        await worker._hand_over(order)
+        # Not awaited: with thousands of boards it is more than a pipe holds, and the worker reads only once it has
+        # imported what it needs, while other workers wait for their start.
+        worker._handing = asyncio.create_task(worker._hand_over(order), name=f"order {process.pid}")
         return worker
 
     async def _hand_over(self, order: Order) -> None:
@@ -77,7 +80,8 @@ class WorkerProcess:
             if "started" in message:
                 self.started.set()
             if "metrics" in message:
-                self.metrics = message["metrics"]
+                self.metrics |= message["metrics"]
+            if "readiness" in message:
                 self.readiness = Readiness(**message["readiness"])
                 self._reported.set()
 
@@ -92,6 +96,10 @@ class WorkerProcess:
         self._channel.send({"do": "report"})
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._reported.wait(), within_s)
+
+    def count(self) -> None:
+        """Have it tell what it has counted, which costs it next to nothing; the answer shows that it lives."""
+        self._channel.send({"do": "count"})
 
     def drain(self) -> None:
         """Tell it to say that it is not ready, and to end keep-alive."""
@@ -110,6 +118,8 @@ class WorkerProcess:
         """Wait for its exit; return the status, negative for a signal. All that it told has been heard then."""
         status = await self._process.wait()
         await self._reader
+        if self._handing is not None:
+            await self._handing
         self._channel.close()
         return status
 

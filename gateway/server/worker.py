@@ -104,7 +104,7 @@ class Worker:
     async def _end(self, starting: asyncio.Task[None], orders: asyncio.Task[None]) -> int:
         failed = _failed(starting)
         if failed:
-            log.critical("the gateway cannot start", exc_info=starting.exception())
+            _say_why(starting.exception())
         cut = await self._serving.finish(0 if failed else FINISH_S)
         if cut:
             log.warning("requests were cut", extra={"requests": cut, "after_s": FINISH_S})
@@ -126,6 +126,8 @@ class Worker:
                 log.error("the parent process is gone; stopping")
                 return
             match message["do"]:
+                case "count":
+                    self._channel.send({"metrics": telemetry.counted(self._counters)})
                 case "report":
                     self._channel.send(self._report())
                 case "drain":
@@ -134,7 +136,17 @@ class Worker:
                     return
 
     def _report(self) -> Message:
-        return {"metrics": telemetry.snapshot(self._counters), "readiness": self._gateway.readiness()._asdict()}
+        try:
+            return {"metrics": telemetry.snapshot(self._counters), "readiness": self._gateway.readiness()._asdict()}
+        except Exception:  # a number that cannot be told is no reason to stop answering
+            log.exception("a report failed")
+            return {"metrics": telemetry.counted(self._counters)}
+
+
+def _say_why(error: BaseException | None) -> None:
+    """Log why there is no start: one line for what an operator can mend, with a trace for what only we can."""
+    expected = isinstance(error, GatewayError | OSError)
+    log.critical("the gateway cannot start: %s", error, exc_info=None if expected else error)
 
 
 def _failed(task: asyncio.Task[None]) -> bool:
@@ -168,11 +180,8 @@ async def _run(order: Order, control: socket.socket, listeners: Sequence[socket.
     channel = await Channel.over(control)
     try:
         worker = Worker(order, channel, SystemClock())
-    except GatewayError as error:
-        log.critical("the gateway cannot start: %s", error)
-        return CANNOT_START
-    except Exception:  # whatever it is, the parent has to learn that no try will help
-        log.critical("the gateway cannot start", exc_info=True)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent has to learn that no try will help
+        _say_why(error)
         return CANNOT_START
     return await worker.run(listeners)
 

@@ -31,7 +31,7 @@ from gateway.settings.sections import (
     SharedTierSettings,
 )
 from gateway.settings.source import BOARDS, Source
-from gateway.settings.templates import shared_name
+from gateway.settings.templates import Names
 
 SECTIONS: Mapping[str, type[Section]] = {
     "server": ServerSettings,
@@ -188,18 +188,22 @@ def _clashes(boards: Mapping[int, LeaderboardSettings]) -> Iterator[Problem]:
 
 
 def _overlaps(boards: Mapping[int, LeaderboardSettings]) -> Iterator[Problem]:
-    named = {index: board for index, board in boards.items() if board.name_is_sound}
-    families = {index: board for index, board in named.items() if "<" in board.name}
-    plain = {index: board for index, board in named.items() if index not in families}
-    pairs = [*combinations(families, 2), *((family, board) for family in families for board in plain)]
-    for one, other in pairs:
-        left, right = boards[one], boards[other]
-        if left.name == right.name:
-            continue  # said already
-        name = shared_name((left.name, left.patterns()), (right.name, right.patterns()))
-        if name is not None:
-            later, earlier = max(one, other), min(one, other)
-            yield Problem(f"{BOARDS}[{later}].name", f"{name!r} in a URL would also be {BOARDS}[{earlier}]")
+    sound = {index: board for index, board in boards.items() if board.name_is_sound}
+    families = {index: Names(board.name, board.patterns()) for index, board in sound.items() if "<" in board.name}
+    plain = [index for index in sound if index not in families]
+    for one, other in combinations(families, 2):
+        name = families[one].shared_with(families[other])
+        if name is not None and sound[one].name != sound[other].name:  # equal ones were said already
+            yield _overlap(one, other, name)
+    for one, names in families.items():
+        for other in plain:
+            if names.pattern.fullmatch(sound[other].name):
+                yield _overlap(one, other, sound[other].name)
+
+
+def _overlap(one: int, other: int, name: str) -> Problem:
+    later, earlier = max(one, other), min(one, other)
+    return Problem(f"{BOARDS}[{later}].name", f"{name!r} in a URL would also be {BOARDS}[{earlier}]")
 
 
 def _with_origin(problem: Problem, source: Source) -> Problem:

@@ -64,23 +64,28 @@ def name_pattern(name: str, placeholders: Mapping[str, re.Pattern[str]]) -> re.P
     return re.compile(source)
 
 
-def shared_name(
-    one: tuple[str, Mapping[str, re.Pattern[str]]], other: tuple[str, Mapping[str, re.Pattern[str]]]
-) -> str | None:
-    """Return a name that both templates stand for, None if none was found.
+class Names:
+    """The names that a template stands for."""
 
-    Whether two patterns share a text is not decided in general: each template is filled with samples that its
-    placeholders allow, and tried against the other.
-    """
-    for left, right in ((one, other), (other, one)):
-        pattern = name_pattern(*right)
-        for name in _examples(*left):
-            if pattern.fullmatch(name):
-                return name
-    return None
+    def __init__(self, template: str, placeholders: Mapping[str, re.Pattern[str]]) -> None:
+        self.pattern = name_pattern(template, placeholders)
+        self.examples = _examples(template, placeholders)
+
+    def shared_with(self, other: Names) -> str | None:
+        """Return a name that both stand for, None if none was found.
+
+        Whether two patterns share a text is not decided in general: each template is filled with samples that its
+        placeholders allow, and tried against the other.
+        """
+        for left, right in ((self, other), (other, self)):
+            for name in left.examples:
+                if right.pattern.fullmatch(name):
+                    return name
+        return None
 
 
 def _examples(name: str, placeholders: Mapping[str, re.Pattern[str]]) -> list[str]:
+    """Return some names that a template stands for; the one there is if it has no placeholder."""
     words = placeholders_in(name)
     fitting = [[sample for sample in _SAMPLES if placeholders[word].fullmatch(sample)][:6] for word in words]
     examples = []

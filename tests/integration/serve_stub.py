@@ -21,6 +21,8 @@ class Stub:
         self.draining = False
         self._answers = counters.counter("gateway_stub_answers_total", "Answers.", ["path"])
         self.asgi = self.answer
+        if mood == "cannot tell":
+            counters.gauge("gateway_stub_broken", "Broken.", lambda: {(): 1 / 0})
 
     async def start(self) -> None:
         if self.mood == "fails to start":

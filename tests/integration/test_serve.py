@@ -166,6 +166,16 @@ def test_a_start_that_takes_long_does_not_keep_the_port_silent_and_no_admin_addr
         gateway.stop()
 
 
+def test_a_number_that_cannot_be_told_stops_nothing() -> None:
+    gateway = StubGateway("cannot tell")
+    with contextlib.closing(gateway):
+        gateway.begin()
+        gateway.wait_until(lambda: gateway.worker() in gateway.workers())
+        assert gateway.metric("gateway_stub_answers_total", path="/pid") >= 1
+        assert "a report failed" in gateway.errors()
+        assert gateway.worker() in gateway.workers()
+
+
 def test_d12_idle_connections_are_no_load(pair: StubGateway) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(300):

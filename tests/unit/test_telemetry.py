@@ -7,7 +7,7 @@ import json
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.counters import DURATION_BUCKETS_S, Counters
-from gateway.telemetry import Snapshot, added_up, exposition, only_growing, snapshot
+from gateway.telemetry import Snapshot, added_up, counted, exposition, only_growing, snapshot
 
 
 def process(reads: int, age_s: float, flights: int, *durations: float) -> Snapshot:
@@ -57,6 +57,16 @@ def test_of_a_process_that_ended_only_what_grows_still_counts() -> None:
     assert found["gateway_reads_total", ("hit", "top")] == 7
     assert found["gateway_read_seconds_count", ("top",)] == 1
     assert (found["gateway_flights", ("a",)], found["gateway_snapshot_age_seconds", ()]) == (1, 1)
+
+
+def test_what_was_counted_is_told_without_looking_at_the_gauges() -> None:
+    def never() -> dict[tuple[str, ...], float]:
+        raise AssertionError
+
+    counters = Counters()
+    counters.counter("gateway_reads_total", "Reads.").add()
+    counters.gauge("gateway_flights", "Now.", never)
+    assert list(counted(counters)) == ["gateway_reads_total"]
 
 
 def test_adding_up_changes_none_of_the_snapshots() -> None:

@@ -48,6 +48,9 @@ class FakeWorker:
     async def report(self, within_s: float) -> None:
         self.told.append("report")
 
+    def count(self) -> None:
+        self.told.append("count")
+
     def drain(self) -> None:
         self.told.append("drain")
 
