@@ -91,10 +91,13 @@ def number(score: float) -> bytes:
     return repr(score).encode()
 
 
-@lru_cache(maxsize=256)  # a body and its header field say the same instant
 def rfc3339(wall: float) -> bytes:
     """Return wall seconds as ``2026-11-30T20:28:00.123Z``, cut (not rounded) to milliseconds."""
-    millis = round(wall * 1_000_000) // 1000
+    return _millisecond(round(wall * 1_000_000) // 1000)
+
+
+@lru_cache(maxsize=256)  # a body and its header field say the same instant, and so do reads of the same millisecond
+def _millisecond(millis: int) -> bytes:
     return b"%b.%03dZ" % (_second(millis // 1000), millis % 1000)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from binascii import hexlify
 from collections.abc import Callable
 from contextvars import ContextVar
 
@@ -55,7 +56,7 @@ def request_id(scope: Scope, bits: Callable[[int], int]) -> bytes:
 
 def new_id(bits: Callable[[int], int]) -> bytes:
     """Return 128 random bits in hexadecimal."""
-    return b"%032x" % bits(128)
+    return hexlify(bits(128).to_bytes(16, "big"))
 
 
 def known_id(scope: Scope) -> str | None:
