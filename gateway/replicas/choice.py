@@ -76,10 +76,13 @@ def owner_of(shard: Shard, now: float) -> Node | None:
 
 
 def behind(shard: Shard, now: float, limits: Limits) -> list[Node]:
-    """Return the replicas that may be read with the stale mark."""
+    """Return the replicas that may be read with the stale mark.
+
+    A node just promoted is among them until it has been heard to say so: the topology may know before its next look.
+    """
     if now - shard.answered_at > max(limits.failover_stale_s, limits.silence_s):
         return []
-    return [node for node in shard.replicas if is_behind(node, now)]
+    return [node for node in shard.nodes if is_behind(node, now)]
 
 
 def better(nodes: Sequence[Node], random: random_module.Random) -> Node:

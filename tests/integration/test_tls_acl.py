@@ -106,6 +106,7 @@ async def test_sentinel_with_an_account_of_its_own(
         assert set(origin.states().values()) == {"up"}
         promoted = group.failover()
         await soon(lambda: origin.roles().get(promoted.address) == "primary", within_s=5)
+        await soon(lambda: origin.states()[promoted.address] == "up", within_s=5)
         await read_everything(origin)
     assert not refusals([*group.nodes, *group.sentinels])
 

@@ -123,6 +123,15 @@ async def test_replicas_once_in_step_may_be_read_with_the_mark_for_failover_stal
     assert choice.behind(shard, NOW + 61, LIMITS) == []
 
 
+async def test_a_node_promoted_but_not_yet_heard_to_say_so_is_still_read_with_the_mark(nodes: Nodes) -> None:
+    promoted = made(nodes, 1)
+    shard = Shard(promoted, (), expects_replicas=True, answered_at=NOW)
+    assert choice.owner_of(shard, NOW) is None
+    assert choice.behind(shard, NOW, LIMITS) == [promoted]
+    promoted.health.role = "primary"
+    assert choice.behind(shard, NOW, LIMITS) == []
+
+
 async def test_of_two_nodes_the_one_with_less_waiting_and_latency_is_taken(nodes: Nodes) -> None:
     quick, slow = made(nodes, 1), made(nodes, 2)
     quick.latency_s, slow.latency_s = 0.001, 0.004
