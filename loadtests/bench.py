@@ -117,7 +117,10 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write; 0 if everything asked for was reached, 1 if not."""
+    """Measure, print, write; 1 if something asked for was not reached, or a contest could not be held.
+
+    What the last load, soak and scale runs found is shown, and judged where there is something to judge.
+    """
     options = parsed(arguments)
     end_on_sigterm()
     if options.from_report:
@@ -127,12 +130,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.report.parent.mkdir(parents=True, exist_ok=True)
         options.report.write_text(json.dumps(result, indent=1))
     rows = [Row.from_json(row) for row in result["rows"]]
+    unmeasured = any(row.missing for row in rows)
     if not options.only:
         rows += runs.rows(REPORTS)
     print(as_text(rows))
     if options.docs:
         write_documents(result, rows)
-    return 0 if all(row.reached is not False for row in rows) else 1
+    return 1 if unmeasured or any(row.reached is False for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -80,14 +80,16 @@ def watch(gateway: Served, faults: Faults, running: subprocess.Popen[bytes], opt
     until(lambda: sample(gateway)["reads"] > idle + options.rate, "the load running")  # what it opens is no growth
     due = time.monotonic() + options.fault_s / 2
     end = time.monotonic() + options.minutes * 60
-    while running.poll() is None:
-        samples.append(sample(gateway))
+    while True:
+        told = sample(gateway)
+        if running.poll() is not None:  # and its connections are closed: no sample of the load
+            return samples, committed
+        samples.append(told)
         if due <= time.monotonic() < end - options.fault_s / 2:
             committed.append(faults.next())
             print(f"… {committed[-1]}", flush=True)
             due += options.fault_s
         time.sleep(min(options.fault_s / 10, 5.0))
-    return samples, committed
 
 
 def soak(options: argparse.Namespace) -> dict[str, Any]:

@@ -39,10 +39,10 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """Whether what was asked was reached; None where nothing was asked. No reading is not reached."""
-        if self.asked is None:
+        """Whether what was asked was reached; None where nothing was asked, or nothing could be measured."""
+        if self.asked is None or self.missing:
             return None
-        if self.missing or self.failed or math.isnan(self.median):
+        if self.failed or math.isnan(self.median):
             return False
         return self.median <= self.asked if self.at_most else self.median >= self.asked
 
@@ -51,7 +51,7 @@ class Row:
         asked = "" if self.asked is None else f"{'≤' if self.at_most else '≥'} {figure(self.asked, self.unit)}"
         mark = {None: "", True: "yes", False: "NO"}[self.reached]
         if self.missing:
-            return self.what, asked, "–", mark, self.missing
+            return self.what, asked, "–", "?" if asked else "", self.missing
         spread = figure(self.median, self.unit)
         if self.least != self.most:
             spread += f" ({figure(self.least, '')}–{figure(self.most, '')})"

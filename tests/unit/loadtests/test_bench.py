@@ -78,10 +78,10 @@ def test_one_wrong_answer_fails_the_row_whatever_the_ratio() -> None:
     assert row.cells()[4].startswith("1 answers failed")
 
 
-def test_a_contender_that_is_missing_is_named_and_not_reached() -> None:
+def test_a_contender_that_is_missing_is_named_and_nothing_is_said_to_be_reached() -> None:
     row = row_of(LINE, Rounds({"gateway": [a_reading(1)]}), {"constant": "constant: wrk is not installed"})
-    assert row.reached is False
-    assert row.cells() == ("cached top", "≥ 0.90", "–", "NO", "constant: wrk is not installed")
+    assert row.reached is None
+    assert row.cells() == ("cached top", "≥ 0.90", "–", "?", "constant: wrk is not installed")
 
 
 @pytest.mark.parametrize(
