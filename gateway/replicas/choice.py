@@ -47,6 +47,11 @@ def is_behind(node: Node, now: float) -> bool:
     return node.health.role == "replica" and node.health.known_at is not None and answers(node, now)
 
 
+def is_promoted(node: Node, now: float) -> bool:
+    """Whether this node was promoted under our eyes, with all that it was known to hold."""
+    return node.health.role == "primary" and node.health.promoted_at is not None and answers(node, now)
+
+
 def candidates(shard: Shard, now: float, limits: Limits, epoch: int) -> tuple[Node, ...]:
     """Return the nodes of the best class that needs neither mark nor limit, and keep them on the shard.
 
@@ -78,11 +83,14 @@ def owner_of(shard: Shard, now: float) -> Node | None:
 def behind(shard: Shard, now: float, limits: Limits) -> list[Node]:
     """Return the replicas that may be read with the stale mark.
 
-    A node just promoted is among them until it has been heard to say so: the topology may know before its next look.
+    One that is being promoted is among them, on both sides of the moment: the topology may know before the node is
+    heard to say so, and a node may say so before the topology knows. In the second case it is read only while no
+    primary is left: a replica that somebody detached beside a living primary goes a way of its own.
     """
     if now - shard.answered_at > max(limits.failover_stale_s, limits.silence_s):
         return []
-    return [node for node in shard.nodes if is_behind(node, now)]
+    found = [node for node in shard.nodes if is_behind(node, now)]
+    return found or [node for node in shard.replicas if is_promoted(node, now) and owner_of(shard, now) is None]
 
 
 def better(nodes: Sequence[Node], random: random_module.Random) -> Node:

@@ -108,9 +108,10 @@ class Health:
 
     ``guess_at`` stands in where no primary answered since this process began: the moment up to which the node
     itself says that it followed its primary. It never makes a node in step, only readable with the stale mark.
+    ``promoted_at``: the node was promoted while it was watched, and was last known to be in step then.
     """
 
-    __slots__ = ("guess_at", "in_step_at", "link_up", "resting_for", "resting_until", "role", "said")
+    __slots__ = ("guess_at", "in_step_at", "link_up", "promoted_at", "resting_for", "resting_until", "role", "said")
 
     def __init__(self) -> None:
         self.role: Role | None = None
@@ -118,6 +119,7 @@ class Health:
         self.link_up = False
         self.in_step_at: float | None = None
         self.guess_at: float | None = None
+        self.promoted_at: float | None = None
         self.resting_until = 0.0
         self.resting_for = ""
 
@@ -128,7 +130,11 @@ class Health:
         offset: nothing that was known of it holds any more, and it is believed again once it has passed a sample.
         """
         if not self._continues(said):
-            self.in_step_at = self.guess_at = None
+            self.in_step_at = self.guess_at = self.promoted_at = None
+        if said.role == "replica":
+            self.promoted_at = None
+        elif self.role == "replica":
+            self.promoted_at = self.known_at
         self.said, self.role = said, said.role
         self.link_up = said.link_up and not said.syncing
         if said.role == "primary":
@@ -161,6 +167,8 @@ class Health:
     @property
     def known_at(self) -> float | None:
         """The last moment at which the node was in step, proven or else guessed; None: it must not be read."""
+        if self.promoted_at is not None:
+            return self.promoted_at
         return self.guess_at if self.in_step_at is None else self.in_step_at
 
     def lag_s(self, now: float) -> float | None:

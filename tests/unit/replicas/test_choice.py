@@ -132,6 +132,18 @@ async def test_a_node_promoted_but_not_yet_heard_to_say_so_is_still_read_with_th
     assert choice.behind(shard, NOW, LIMITS) == []
 
 
+async def test_a_replica_that_was_promoted_is_read_with_the_mark_while_no_primary_is_left(nodes: Nodes) -> None:
+    shard = shard_of(nodes, replicas=1)
+    (promoted,) = shard.replicas
+    promoted.health.role, promoted.health.promoted_at = "primary", NOW - 1
+    assert choice.behind(shard, NOW, LIMITS) == [], "its primary lives: somebody detached it"
+    assert shard.primary is not None
+    shard.primary.breaker.opened = True
+    assert choice.behind(shard, NOW, LIMITS) == [promoted]
+    promoted.health.promoted_at = None
+    assert choice.behind(shard, NOW, LIMITS) == [], "nothing shows that it held what the old primary did"
+
+
 async def test_of_two_nodes_the_one_with_less_waiting_and_latency_is_taken(nodes: Nodes) -> None:
     quick, slow = made(nodes, 1), made(nodes, 2)
     quick.latency_s, slow.latency_s = 0.001, 0.004

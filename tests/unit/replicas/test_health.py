@@ -116,6 +116,19 @@ def test_after_a_failover_the_old_streams_samples_prove_what_the_new_one_continu
     assert observed(health, promoted, 13.5, history).in_step_at == 13.0
 
 
+def test_a_replica_promoted_under_our_eyes_is_known_up_to_that_moment_and_one_restarted_empty_is_not() -> None:
+    history, health = History(), Health()
+    history.note("aaa", 100, 1.0)
+    observed(health, replica(100), 2.0, history)
+    observed(health, primary(101, "bbb", second_id="aaa", second_offset=101), 3.0, history)
+    observed(health, primary(130, "bbb", second_id="aaa", second_offset=101), 4.0, history)
+    assert (health.promoted_at, health.known_at) == (1.0, 1.0)
+    observed(health, replica(140, "bbb"), 5.0, history)
+    assert health.promoted_at is None
+    observed(health, primary(0, "ccc"), 6.0, history)
+    assert health.promoted_at is None
+
+
 def test_beyond_the_point_where_a_stream_ended_it_proves_nothing() -> None:
     history, health = History(), Health()
     history.note("aaa", 100, 10.0)
