@@ -161,7 +161,8 @@ class FaultProxy:
             asyncio.create_task(connection.pump(target_reader, writer, self.down)),
         ]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            with contextlib.suppress(asyncio.CancelledError):  # asyncio's streams complain of a cancelled handler
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:
                 way.cancel()

@@ -49,16 +49,24 @@ class FakeSentinel:
 
     def publish_switch(self, old: RedisServer, new: RedisServer) -> None:
         """Publish ``+switch-master``."""
-        message = f"leaderboards 127.0.0.1 {old.port} 127.0.0.1 {new.port}"
+        self.publish(f"leaderboards 127.0.0.1 {old.port} 127.0.0.1 {new.port}")
+
+    @property
+    def listeners(self) -> int:
+        """How many connections have subscribed."""
+        return len(self._listeners)
+
+    def publish(self, message: str) -> None:
+        """Publish any message on the channel of switches."""
         for writer in self._listeners:
             writer.write(reply(["message", "+switch-master", message]))
 
-    def _answer(self, words: list[str]) -> bytes | None:
+    def _answer(self, words: list[str], *, subscribed: bool) -> bytes | None:
         question = " ".join(words[:2]).upper()
         if words[0].upper() == "SUBSCRIBE":
             return b"".join(reply(["subscribe", channel, n]) for n, channel in enumerate(words[1:], 1))
         if words[0].upper() != "SENTINEL":
-            return b"+OK\r\n"
+            return reply(["pong", ""]) if subscribed else b"+OK\r\n"
         if self.mute:
             return None
         if question == "SENTINEL GET-MASTER-ADDR-BY-NAME":
@@ -80,7 +88,7 @@ class FakeSentinel:
                 while (words := parser.gets()) is not False:
                     if words[0].upper() == "SUBSCRIBE":
                         self._listeners.add(writer)
-                    answer = self._answer(words)
+                    answer = self._answer(words, subscribed=writer in self._listeners)
                     if answer is not None:
                         writer.write(answer)
         self._listeners.discard(writer)
