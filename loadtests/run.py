@@ -85,8 +85,8 @@ def command(name: str, host: str, options: argparse.Namespace, *more: str) -> li
     scenario = SCENARIOS[name]
     # fmt: off
     line = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / f"{name}.py"), "--headless",
-            "--only-summary", "--host", host, "--seconds", str(options.seconds), "--users", str(options.users),
-            "--spawn-rate", str(options.users)]
+            "--only-summary", "--loglevel", "WARNING", "--host", host, "--seconds", str(options.seconds),
+            "--users", str(options.users), "--spawn-rate", str(options.users)]
     # fmt: on
     if scenario.rate is not None:
         line += ["--rate", str(options.rate), "--connections", str(options.connections)]
@@ -132,10 +132,10 @@ def calibrate(setup: Setup, name: str, host: str, options: argparse.Namespace) -
 
 def load(name: str, host: str, options: argparse.Namespace, *more: str) -> int:
     """Run the suite and return its exit status; its report is ``reports/<name>.json``."""
-    report, html = options.reports / f"{name}.json", options.reports / f"{name}.html"
-    return subprocess.run(
-        command(name, host, options, "--report", str(report), "--html", str(html), *more), cwd=ROOT, check=False
-    ).returncode
+    report, html, raw = (options.reports / f"{name}{end}" for end in (".json", ".html", "-locust"))
+    # With a file for its own figures, Locust does not print them under ours.
+    line = command(name, host, options, "--report", str(report), "--html", str(html), "--json-file", str(raw), *more)
+    return subprocess.run(line, cwd=ROOT, check=False).returncode
 
 
 def counted(name: str, options: argparse.Namespace, ranges: int) -> str:
