@@ -116,7 +116,7 @@ class Browser(Process):
         entries = self._call("POST", "/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
 
-    def until(self, condition: Callable[[], Any], what: str, *, within_s: float = 10.0) -> Any:
+    def until(self, condition: Callable[[], Any], what: str, *, within_s: float = 30.0) -> Any:
         """Return the condition's first truthy value."""
         return eventually(condition, within_s=within_s, every_s=0.05, what=f"{what}; the page said {self.complaints()}")
 

@@ -53,14 +53,12 @@ def run(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock | Non
 
 async def _run(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock, out: Console) -> int:
     """Run the demo as a task that the first signal cancels, wherever it is; further ones change nothing."""
-    host = args.host or environ.get("GATEWAY_SERVER__HOST") or LOOPBACK
-    demo = asyncio.create_task(_demo(args, host, environ, clock, out))
-    stopped = False
+    stopped = asyncio.Event()
+    demo = asyncio.create_task(_demo(args, environ, clock, out, stopped))
 
     def stop() -> None:
-        nonlocal stopped
-        if not stopped:
-            stopped = True
+        if not stopped.is_set():
+            stopped.set()
             out.print("\nStopping …")
             demo.cancel()
 
@@ -73,18 +71,32 @@ async def _run(args: argparse.Namespace, environ: Mapping[str, str], clock: Cloc
         return 0
 
 
-async def _demo(args: argparse.Namespace, host: str, environ: Mapping[str, str], clock: Clock, out: Console) -> int:
+async def _demo(
+    args: argparse.Namespace, environ: Mapping[str, str], clock: Clock, out: Console, stopped: asyncio.Event
+) -> int:
+    host = args.host or environ.get("GATEWAY_SERVER__HOST") or LOOPBACK
     _check_free(host, args.port)
     program = find_redis_server(args.redis)
     out.print(f"Starting {program} (a primary and two replicas), the board, the gateway …")
     async with running(program=program, host=host, port=args.port, environ=environ, clock=clock) as show:
-        _tell(out, show, LOOPBACK if host in ANYWHERE else host)
-        try:
-            async with asyncio.timeout(args.seconds):
-                await show.gateway.wait()
-        except TimeoutError:
+        # A cancellation can get lost on the way here (asyncio.wait_for of Python 3.11 swallows one that comes just as
+        # its future is done): the event cannot.
+        if not stopped.is_set():
+            _tell(out, show, LOOPBACK if host in ANYWHERE else host)
+        if not await _ends_by_itself(show, stopped, args.seconds):
             return 0
     raise CannotStart("The gateway ended by itself.")
+
+
+async def _ends_by_itself(show: Show, stopped: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for the gateway's end, at most that long and until told to stop; return whether it ended."""
+    waits = [asyncio.create_task(show.gateway.wait()), asyncio.create_task(stopped.wait())]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return waits[0].done() and not stopped.is_set()
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _check_free(host: str, port: int) -> None:

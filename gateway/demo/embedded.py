@@ -11,20 +11,18 @@ import importlib.util
 import shutil
 import socket
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
 from gateway.clock import Clock
 from gateway.demo.children import Children
 from gateway.errors import GatewayError
 
-START_S = 15.0
+START_S = 30.0
 """How long a node may take to start and to be in step; an empty one takes 0.1 s on a quiet machine."""
 
 LOOPBACK = "127.0.0.1"
@@ -85,17 +83,19 @@ class EmbeddedRedis:
 
     def client(self) -> Redis:
         """Return a client of the primary that fails at once where Redis is away, rather than retry."""
-        return _client(self.primary)
+        return Redis(
+            host=LOOPBACK, port=self.primary, socket_timeout=5, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
+        )
 
     async def start(self) -> None:
         """Start the primary, then the replicas, and wait until they are in step."""
         try:
             await self._spawn(self.primary)
-            await self._until(self.primary, _answers)
+            await self._until(self.primary, "PING", b"+PONG")
             for port in self.replicas:
                 await self._spawn(port, "--replicaof", LOOPBACK, str(self.primary))
             for port in self.replicas:
-                await self._until(port, _in_step)
+                await self._until(port, "INFO replication", b"master_link_status:up")
         except BaseException:
             await self.stop()
             raise
@@ -118,11 +118,11 @@ class EmbeddedRedis:
         except OSError as error:
             raise CannotStart(f"{self._program} cannot be run: {error.strerror}.") from error
 
-    async def _until(self, port: int, holds: Callable[[Redis], Awaitable[bool]]) -> None:
+    async def _until(self, port: int, command: str, answer: bytes) -> None:
         node, name = self._nodes[-1], f"redis-{port}"
         try:
-            async with asyncio.timeout(START_S), _client(port) as client:
-                while not await _try(holds, client):
+            async with asyncio.timeout(START_S):
+                while answer not in await _said(port, command):
                     if node.returncode is not None:
                         raise CannotStart(f"redis-server ended at once: {self._children.last_words(name)}")
                     await self._clock.sleep(0.02)
@@ -130,21 +130,16 @@ class EmbeddedRedis:
             raise CannotStart(f"redis-server did not start within {START_S:.0f} s.") from None
 
 
-def _client(port: int) -> Redis:
-    return Redis(host=LOOPBACK, port=port, socket_timeout=5, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
-
-
-async def _try(holds: Callable[[Redis], Awaitable[bool]], client: Redis) -> bool:
+async def _said(port: int, command: str) -> bytes:
+    """Send one inline command over a connection of its own; return all that came back, nothing if nobody is there."""
     try:
-        return await holds(client)
-    except (RedisError, OSError):
-        return False
-
-
-async def _answers(client: Redis) -> bool:
-    return bool(await client.ping())
-
-
-async def _in_step(client: Redis) -> bool:
-    info = await client.info("replication")
-    return bool(info.get("master_link_status") == "up")
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:
+        return b""
+    try:
+        writer.write(f"{command}\r\nQUIT\r\n".encode())
+        return await reader.read()
+    except OSError:
+        return b""
+    finally:
+        writer.close()

@@ -10,13 +10,15 @@ import asyncio
 import random
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from gateway.clock import Clock
 from gateway.demo import board
@@ -34,7 +36,7 @@ ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104 (what to connect to instead when the 
 CROWD = 100
 """Game clients at the start: enough to see that they share one read a second."""
 
-READY_S = 20.0
+READY_S = 30.0
 """How long the gateway may take to answer; on a quiet machine it takes half a second."""
 
 
@@ -114,12 +116,20 @@ async def running(
                 yield show
             finally:
                 switches.close()
-                for task in endless:
-                    task.cancel()
+                await _cancelled(endless)
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they end: asyncio.wait_for of Python 3.11, in which redis-py waits, may swallow the first."""
+    while living := [task for task in tasks if not task.done()]:
+        for task in living:
+            task.cancel()
+        await asyncio.wait(living, timeout=0.5)
 
 
 def _load(port: int, rows: list[tuple[bytes, float]]) -> None:
-    with Redis(host=LOOPBACK, port=port) as client:
+    # Without retries: the demo's end waits for this thread, and Redis may be stopped under it.
+    with Redis(host=LOOPBACK, port=port, retry=Retry(NoBackoff(), 0)) as client:
         load_board(client, board.KEY.encode(), rows)
 
 

@@ -246,6 +246,11 @@ def test_redis_away_is_one_sentence(load: Loads, tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().err.startswith("load: Redis ")
 
 
+def test_a_cluster_away_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Loads(tmp_path, {"cluster": ["127.0.0.1:1"]})("--leaderboard", "plain") == 1
+    assert capsys.readouterr().err.startswith("load: Redis cannot be reached: ")
+
+
 def test_a_replica_in_place_of_the_primary_is_refused(
     redis_group: RedisGroup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,10 +274,14 @@ def test_an_account_with_exactly_the_commands_of_a_load_suffices_over_tls(
 
 
 def test_sentinel_leads_to_the_primary_of_the_moment(stack: contextlib.ExitStack, tmp_path: Path) -> None:
-    group = stack.enter_context(SentinelGroup(replicas=1, password="data", sentinel_password="watch"))
-    for name, text in (("data", "data"), ("watch", "watch")):
-        (tmp_path / name).write_text(text)
+    watcher = ["user watcher on >watch ~* &* -@all +sentinel|master +sentinel|masters +sentinel|replicas +ping"]
+    group = stack.enter_context(
+        SentinelGroup(replicas=1, password="data", sentinel_password="admin", sentinel_acl=watcher)
+    )
+    for name in ("data", "watch"):
+        (tmp_path / name).write_text(name)
     secrets = {"password_file": str(tmp_path / "data"), "sentinel_password_file": str(tmp_path / "watch")}
+    secrets["sentinel_username"] = "watcher"
     load = Loads(tmp_path, {**group.settings, **secrets})
     assert load("--leaderboard", "plain") == 0
     new = group.failover()
