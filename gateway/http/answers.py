@@ -7,6 +7,7 @@ Must not know: leaderboards, caching policy, errors.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -43,6 +44,27 @@ Outgoing = tuple[Message, Message]
 """The two messages of an answer: start and body. Shared between requests, so nobody changes them."""
 
 EMPTY: Message = {"type": "http.response.body", "body": b""}
+
+
+WHOLE = "leaderboard.whole"
+"""Under this name our server protocol puts, among the scope's extensions, what sends a whole answer in one go."""
+
+SendWhole = Callable[[bytes, bytes], bool]
+"""Takes ``head_of`` an answer and its body; returns False if the answer has to be sent as messages after all."""
+
+
+def head_of(status: int, headers: Headers) -> bytes:
+    """Return the status line and the fields as HTTP/1.1, for ``SendWhole``: the server adds the date and the end."""
+    lines = [b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode())]
+    lines += [b"%b: %b\r\n" % field for field in headers]
+    return b"".join(lines)
+
+
+def whole_of(scope: Scope) -> SendWhole | None:
+    """Return the server's way of sending an answer in one go, if it has one."""
+    extensions = scope.get("extensions")
+    found: SendWhole | None = None if extensions is None else extensions.get(WHOLE)
+    return found
 
 
 def outgoing(status: int, headers: Headers, body: bytes | None = None) -> Outgoing:

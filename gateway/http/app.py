@@ -21,7 +21,7 @@ from gateway.counters import Counters
 from gateway.errors import GatewayError, LeaderboardNotFound, OriginUnavailable, UriTooLong
 from gateway.http import paths
 from gateway.http.access import AccessLog
-from gateway.http.answers import EMPTY, Outgoing, Peer, Receive, Scope, Send
+from gateway.http.answers import Outgoing, Peer, Receive, Scope, Send, whole_of
 from gateway.http.exchange import Exchange
 from gateway.http.hot import Codings, HotAnswers, Prepared
 from gateway.http.ids import new_id
@@ -118,18 +118,20 @@ class HttpApp:
             if outcome is not None and self._access is not None:
                 self._log(scope, query.kind, 200, outcome, now)
             return
-        start, body = prepared.representation.pick(scope["headers"])
+        form = prepared.representation.pick(scope["headers"])
         prepared.reads[0] += 1
         prepared.durations.observe(self._monotonic() - now)
-        try:
-            await send(start)
-            await send(body)
-        except OSError:  # how a server may say that the client has left (ASGI 2.4)
-            self._tally.responses(prepared.route, CLIENT_CLOSED)[0] += 1
-            return
-        (prepared.not_modified if body is EMPTY else prepared.found)[0] += 1
+        whole = whole_of(scope)
+        if whole is None or not whole(form.head, form.content):
+            try:
+                for message in form.messages:
+                    await send(message)
+            except OSError:  # how a server may say that the client has left (ASGI 2.4)
+                self._tally.responses(prepared.route, CLIENT_CLOSED)[0] += 1
+                return
+        (prepared.found if form.content else prepared.not_modified)[0] += 1
         if self._access is not None:
-            self._log(scope, prepared.route, start["status"], prepared.outcome, now)
+            self._log(scope, prepared.route, form.messages[0]["status"], prepared.outcome, now)
 
     def _log(self, scope: Scope, route: Label, status: int, outcome: Outcome | None, started: float) -> None:
         if self._access is not None and self._access.wants(status):

@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway.counters import Cell, Durations
 from gateway.encode import Coding, Rendering
-from gateway.http.answers import CONTENT, EMPTY, Headers, Outgoing, outgoing
+from gateway.http.answers import CONTENT, Headers, Outgoing, head_of, outgoing
 from gateway.http.negotiation import coding_for, none_match
 from gateway.model import Kind, Outcome
 
@@ -38,6 +38,17 @@ class Codings(dict[bytes, Coding]):
         return coding
 
 
+class Form:
+    """An answer as messages, and as the bytes that a server of ours sends at once."""
+
+    __slots__ = ("content", "head", "messages")
+
+    def __init__(self, messages: Outgoing) -> None:
+        start, body = self.messages = messages
+        self.head = head_of(start["status"], start["headers"])
+        self.content: bytes = body["body"]
+
+
 class Representation:
     """A body in its codings with everything that its 200 and its 304 say: ``common`` are the fields of both.
 
@@ -51,11 +62,11 @@ class Representation:
         self._rendering = rendering
         self._codings = codings
         self._validated = validated
-        self._forms: dict[Coding, Outgoing] = {}
-        self._not_modified: Outgoing = ({"type": "http.response.start", "status": 304, "headers": common}, EMPTY)
+        self._forms: dict[Coding, Form] = {}
+        self._not_modified: Form | None = None
 
-    def pick(self, headers: Headers) -> Outgoing:
-        """Choose the messages for a request with these headers."""
+    def pick(self, headers: Headers) -> Form:
+        """Choose the form for a request with these headers."""
         accepted = condition = None
         for name, value in headers:
             if name == b"accept-encoding":
@@ -63,7 +74,7 @@ class Representation:
             elif name == b"if-none-match":
                 condition = value if condition is None else condition + b", " + value
         if condition is not None and self._validated and self._is_known(condition):
-            return self._not_modified
+            return self._not_modified or self._say_not_modified()
         coding = "identity" if accepted is None else self._codings[accepted]
         return self._forms.get(coding) or self._form(coding)
 
@@ -71,10 +82,14 @@ class Representation:
         etag = self._rendering.etag
         return condition == etag or not none_match(condition.decode("latin-1"), etag.decode())
 
-    def _form(self, coding: Coding) -> Outgoing:
+    def _form(self, coding: Coding) -> Form:
         encoded = [] if coding == "identity" else [(b"content-encoding", coding.encode())]
-        form = outgoing(200, [*CONTENT, *encoded, *self.common], self._rendering.form(coding))
-        self._forms[coding] = form
+        messages = outgoing(200, [*CONTENT, *encoded, *self.common], self._rendering.form(coding))
+        form = self._forms[coding] = Form(messages)
+        return form
+
+    def _say_not_modified(self) -> Form:
+        self._not_modified = form = Form(outgoing(304, self.common))
         return form
 
 

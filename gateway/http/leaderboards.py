@@ -116,7 +116,7 @@ class Leaderboards:
         headers = exchange.scope["headers"]
         if not query.target.board.cache_top:
             fields = self._responses.uncached_snapshot(reply, exchange.request_id)
-            return Representation(body, fields, self._codings, validated=False).pick(headers)
+            return Representation(body, fields, self._codings, validated=False).pick(headers).messages
         wall = self._wall()
         boundary = self._boundary(query, resolution, wall)
         common = self._responses.snapshot(reply, body.etag, resolution, boundary, wall)
@@ -124,7 +124,7 @@ class Leaderboards:
         if reply.outcome in {"hit", "stale"}:
             # Not misses: what is given again comes out of the store, and has to say so.
             self._prepare(exchange, query.kind, reply, Again(representation, boundary))
-        return representation.pick(headers)
+        return representation.pick(headers).messages
 
     def _boundary(self, query: Query, resolution: Resolution, wall: float) -> float:
         """Return the wall instant no lifetime may reach past: an alias's next change, for the board's route any."""
@@ -157,7 +157,7 @@ class Leaderboards:
     def _answer_catalogue(self, exchange: Exchange) -> Outgoing:
         wall = self._wall()
         common = self._responses.catalogue(self._catalogue.etag, self._boards.boundary(wall), wall)
-        return Representation(self._catalogue, common, self._codings).pick(exchange.scope["headers"])
+        return Representation(self._catalogue, common, self._codings).pick(exchange.scope["headers"]).messages
 
 
 class Again(NamedTuple):

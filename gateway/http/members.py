@@ -18,7 +18,7 @@ from gateway.clock import Clock
 from gateway.encode import rfc3339
 from gateway.errors import RequestError
 from gateway.http import ids, params
-from gateway.http.answers import Scope, Send
+from gateway.http.answers import Outgoing, Scope, Send, head_of, outgoing, whole_of
 from gateway.http.exchange import Exchange, has_left
 from gateway.http.leaderboards import Leaderboards, Reads
 from gateway.http.responses import Responses
@@ -53,7 +53,8 @@ class Members:
     ) -> None:
         self._resolution_of = leaderboards.resolution_of
         self._reads = reads
-        self._fields = responses.member_fields
+        fixed = head_of(200, responses.member_fields).replace(b"%", b"%%")
+        self._head = fixed + b"leaderboard-as-of: %b\r\nx-request-id: %b\r\ncontent-length: %d\r\n"
         self._responses = responses
         self._tally = tally
         self._counted = {kind: (tally.durations[kind], tally.responses(kind, 200)) for kind in _KINDS}
@@ -89,31 +90,36 @@ class Members:
         request_id = ids.request_id(scope, self._bits)
         try:
             reply = await self._reads.read(query)
-            outcome, body, as_of, stale, *_ = reply
+            body = reply.body
             assert isinstance(body, bytes)  # noqa: S101 - the read path's promise
-            if stale:
-                fields = self._responses.uncached(reply, request_id)
-            else:
-                fields = [*self._fields, (b"leaderboard-as-of", rfc3339(as_of)), (b"x-request-id", request_id)]
+            as_of = rfc3339(reply.as_of)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - becomes an answer where all errors do
             await self._fail(Exchange(scope, send, started, self._bits), kind, error)
             return None
         durations, answered = self._counted[kind]
-        self._tally.reads[kind, outcome][0] += 1
+        self._tally.reads[kind, reply.outcome][0] += 1
         durations.observe(self._monotonic() - started)
-        fields.append((b"content-length", b"%d" % len(body)))
-        if has_left(scope):
-            answered = self._tally.responses(kind, CLIENT_CLOSED)
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": fields})
-            await send({"type": "http.response.body", "body": body})
-        except OSError:  # how a server may say that the client has left (ASGI 2.4)
-            answered = self._tally.responses(kind, CLIENT_CLOSED)
-        answered[0] += 1
-        return outcome
+        whole = None if reply.stale else whole_of(scope)
+        if whole is not None and whole(self._head % (as_of, request_id, len(body)), body):
+            there = True
+        else:
+            there = await _send(outgoing(200, self._responses.uncached(reply, request_id), body), scope, send)
+        (answered if there else self._tally.responses(kind, CLIENT_CLOSED))[0] += 1
+        return reply.outcome
 
     async def _fail(self, exchange: Exchange, kind: Kind, error: BaseException) -> None:
         exchange.label = kind
         exchange.outcome = self._tally.failed(kind, error)
         self._tally.durations[kind].observe(self._monotonic() - exchange.started)
         await self._failed(exchange, error)
+
+
+async def _send(answer: Outgoing, scope: Scope, send: Send) -> bool:
+    """Send an answer as messages; return whether somebody was there to take it."""
+    there = not has_left(scope)
+    try:
+        for message in answer:
+            await send(message)
+    except OSError:  # how a server may say that the client has left (ASGI 2.4)
+        return False
+    return there

@@ -52,8 +52,8 @@ class Pages:
         self._index = self._constant({"name": "leaderboard-gateway", "version": __version__, "links": _LINKS}, codings)
         self._openapi = self._constant(document(), codings)
         pages = [
-            _Page("/", "index", lambda exchange: self._index.pick(exchange.scope["headers"])),
-            _Page("/openapi.json", "openapi", lambda exchange: self._openapi.pick(exchange.scope["headers"])),
+            _Page("/", "index", lambda exchange: self._index.pick(exchange.scope["headers"]).messages),
+            _Page("/openapi.json", "openapi", lambda exchange: self._openapi.pick(exchange.scope["headers"]).messages),
             _Page("/livez", "livez", self._livez),
             _Page("/readyz", "readyz", self._readyz),
         ]

@@ -154,6 +154,29 @@ async def test_d4_two_heads_on_one_connection_have_no_bodies_and_leave_it_usable
         assert (await client.answer()).body == b'{"status":"ok"}'
 
 
+async def test_answers_sent_in_one_go_say_what_answers_sent_as_messages_say(wire: Wire) -> None:
+    odd = {"date", "connection", "x-request-id"}
+    for target, headers in (
+        (TOP, ["Accept-Encoding: gzip"]),
+        (TOP, ["If-None-Match: *"]),
+        (f"{BOARD}/members/ann", ["X-Request-Id: mine"]),
+        (f"{BOARD}/members/ann/neighbors?above=1", []),
+    ):
+        async with wire.client() as client:
+            await client.send(get(target, *headers) * 3)
+            several = [await client.answer() for _ in range(3)]
+            await client.send(get(target, *headers, "Connection: close"))
+            messages = await client.answer()
+            assert await client.ended() == b""
+        for each in several:
+            assert (each.status, each.body) == (messages.status, messages.body)
+            assert "date" in each.headers
+            assert {name: value for name, value in each.headers.items() if name not in odd} == {
+                name: value for name, value in messages.headers.items() if name not in odd
+            }
+            assert ("x-request-id" in each.headers) == ("x-request-id" in messages.headers)
+
+
 async def test_a_304_has_no_body_and_leaves_the_connection_usable(wire: Wire) -> None:
     async with wire.client() as client:
         await client.send(get(TOP, "If-None-Match: *") * 2)
