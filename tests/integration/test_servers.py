@@ -101,12 +101,15 @@ def test_a_cluster_serves_every_slot_and_moves_one(stack: contextlib.ExitStack) 
     assert target.call("ZSCORE", "a", "ann") == 1.0
 
 
-def test_nginx_serves_the_configuration_given(stack: contextlib.ExitStack) -> None:
+def test_nginx_serves_the_configuration_given_and_leaves_no_worker_behind(stack: contextlib.ExitStack) -> None:
     port = free_port()
     conf = f"events {{}}\nhttp {{ server {{ listen 127.0.0.1:{port}; location / {{ return 200 'hello'; }} }} }}\n"
     nginx = stack.enter_context(Nginx(conf, port=port))
     with urllib.request.urlopen(f"http://127.0.0.1:{nginx.port}/", timeout=5) as reply:
         assert reply.read() == b"hello"
+    nginx.close()
+    with pytest.raises(OSError, match="refused"):  # its worker held the socket, too
+        urllib.request.urlopen(f"http://127.0.0.1:{nginx.port}/", timeout=5)
 
 
 def test_varnish_serves_the_vcl_given(stack: contextlib.ExitStack) -> None:

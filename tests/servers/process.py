@@ -152,6 +152,7 @@ class Process:
                 user=user,
                 group=user,
                 extra_groups=None if user is None else [],
+                start_new_session=True,  # a group of its own, so that none of its children outlives ``close``
             )
         _running.add(self)
 
@@ -217,10 +218,13 @@ class Process:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End the process if it runs, and remove its folder."""
+        """End the process if it runs, with whatever children it left, and remove its folder."""
         try:
             self.kill()
         finally:
+            if self.popen is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.popen.pid, SIGKILL)
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
