@@ -176,6 +176,7 @@ def test_a_member_is_found_with_its_neighbors_by_typing_and_by_choosing_its_row(
     assert len(page.texts("#neighbors .row")) == 7
     assert page.texts("#neighbors .self .name") == ["django"]
     assert "straight from a replica" in page.text("#found")
+    assert page.texts("#announced")[0].startswith("Rank "), "it is read out to those who cannot see it"
     page.script("document.querySelector('#rows button').focus({preventScroll: true})")
     page.keys(ENTER)
     page.until(lambda: page.texts("#neighbors .self .name") == ["boto3"], "the first row's member")
