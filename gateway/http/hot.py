@@ -41,12 +41,21 @@ class Codings(dict[bytes, Coding]):
 class Form:
     """An answer as messages, and as the bytes that a server of ours sends at once."""
 
-    __slots__ = ("content", "head", "messages")
+    __slots__ = ("_head", "content", "messages")
 
     def __init__(self, messages: Outgoing) -> None:
-        start, body = self.messages = messages
-        self.head = head_of(start["status"], start["headers"])
-        self.content: bytes = body["body"]
+        self.messages = messages
+        self.content: bytes = messages[1]["body"]
+        self._head: bytes | None = None
+
+    @property
+    def head(self) -> bytes:
+        """Status line and fields as HTTP/1.1; made when first asked for, as most forms are sent but once."""
+        head = self._head
+        if head is None:
+            start = self.messages[0]
+            self._head = head = head_of(start["status"], start["headers"])
+        return head
 
 
 class Representation:

@@ -59,6 +59,7 @@ class Leaderboards:
         self._codings = codings
         self._hot = hot
         self._names: dict[bytes, Resolution] = {}
+        self._shared: tuple[object, Representation] | None = None
         self._catalogue = rendering_of(_catalogue_body(boards.catalogue))
 
     async def answer(self, exchange: Exchange, path: Path) -> Outgoing:
@@ -119,12 +120,25 @@ class Leaderboards:
             return Representation(body, fields, self._codings, validated=False).pick(headers).messages
         wall = self._wall()
         boundary = self._boundary(query, resolution, wall)
-        common = self._responses.snapshot(reply, body.etag, resolution, boundary, wall)
-        representation = Representation(body, common, self._codings)
+        representation = self._representation(reply, body, resolution, boundary, wall)
         if reply.outcome in {"hit", "stale"}:
             # Not misses: what is given again comes out of the store, and has to say so.
             self._prepare(exchange, query.kind, reply, Again(representation, boundary))
         return representation.pick(headers).messages
+
+    def _representation(
+        self, reply: Reply, body: Rendering, resolution: Resolution, boundary: float, wall: float
+    ) -> Representation:
+        """Return the representation of a reply: for a crowd that waited for one flight it is made once."""
+        if reply.stale or resolution.target.period is not None:
+            common = self._responses.snapshot(reply, body.etag, resolution, boundary, wall)
+            return Representation(body, common, self._codings)
+        said = (id(body), resolution.target.leaderboard, reply.outcome, reply.as_of, reply.stored)
+        if self._shared is None or self._shared[0] != said:
+            common = self._responses.snapshot(reply, body.etag, resolution, boundary, wall)
+            # The representation holds the body, so that no other can come to have its id meanwhile.
+            self._shared = (said, Representation(body, common, self._codings))
+        return self._shared[1]
 
     def _boundary(self, query: Query, resolution: Resolution, wall: float) -> float:
         """Return the wall instant no lifetime may reach past: an alias's next change, for the board's route any."""
