@@ -40,10 +40,45 @@ PREFLIGHT: tuple[tuple[bytes, bytes], ...] = (
 CLOSE: tuple[bytes, bytes] = (b"connection", b"close")
 
 
-Outgoing = tuple[Message, Message]
-"""The two messages of an answer: start and body. Shared between requests, so nobody changes them."""
-
 EMPTY: Message = {"type": "http.response.body", "body": b""}
+
+
+class Answer:
+    """An answer as ASGI's two messages, and as the bytes that a server of ours sends at once.
+
+    Answers are shared between requests, so nobody changes them.
+    """
+
+    __slots__ = ("_head", "body", "content", "start")
+
+    def __init__(self, status: int, headers: Headers, content: bytes | None = None) -> None:
+        """``headers`` says everything but the length; no content is no body at all (204, 304)."""
+        self.content = content or b""
+        if content is not None:
+            headers = [*headers, (b"content-length", b"%d" % len(content))]
+        self.start: Message = {"type": "http.response.start", "status": status, "headers": headers}
+        self.body: Message = EMPTY if content is None else {"type": "http.response.body", "body": content}
+        self._head: bytes | None = None
+
+    @property
+    def status(self) -> int:
+        """The status."""
+        status: int = self.start["status"]
+        return status
+
+    @property
+    def headers(self) -> Headers:
+        """All fields, the length among them."""
+        headers: Headers = self.start["headers"]
+        return headers
+
+    @property
+    def head(self) -> bytes:
+        """Status line and fields as HTTP/1.1; made when first asked for, as many answers are sent but once."""
+        head = self._head
+        if head is None:
+            self._head = head = head_of(self.status, self.headers)
+        return head
 
 
 WHOLE = "leaderboard.whole"
@@ -65,21 +100,6 @@ def whole_of(scope: Scope) -> SendWhole | None:
     extensions = scope.get("extensions")
     found: SendWhole | None = None if extensions is None else extensions.get(WHOLE)
     return found
-
-
-def outgoing(status: int, headers: Headers, body: bytes | None = None) -> Outgoing:
-    """Return an answer; ``headers`` says everything but the length. None is no body at all (204)."""
-    if body is None:
-        return {"type": "http.response.start", "status": status, "headers": headers}, EMPTY
-    headers = [*headers, (b"content-length", b"%d" % len(body))]
-    start: Message = {"type": "http.response.start", "status": status, "headers": headers}
-    return start, {"type": "http.response.body", "body": body}
-
-
-def closing(answer: Outgoing) -> Outgoing:
-    """Return the same answer as the connection's last."""
-    start, body = answer
-    return {**start, "headers": [*start["headers"], CLOSE]}, body
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:

@@ -21,7 +21,7 @@ from gateway.counters import Counters
 from gateway.errors import GatewayError, LeaderboardNotFound, OriginUnavailable, UriTooLong
 from gateway.http import paths
 from gateway.http.access import AccessLog
-from gateway.http.answers import Outgoing, Peer, Receive, Scope, Send, whole_of
+from gateway.http.answers import Answer, Peer, Receive, Scope, Send, whole_of
 from gateway.http.exchange import Exchange
 from gateway.http.hot import Codings, HotAnswers, Prepared
 from gateway.http.ids import new_id
@@ -118,27 +118,27 @@ class HttpApp:
             if outcome is not None and self._access is not None:
                 self._log(scope, query.kind, 200, outcome, now)
             return
-        form = prepared.representation.pick(scope["headers"])
+        answer = prepared.representation.pick(scope["headers"])
         prepared.reads[0] += 1
         prepared.durations.observe(self._monotonic() - now)
         whole = whole_of(scope)
-        if whole is None or not whole(form.head, form.content):
+        if whole is None or not whole(answer.head, answer.content):
             try:
-                for message in form.messages:
-                    await send(message)
+                await send(answer.start)
+                await send(answer.body)
             except OSError:  # how a server may say that the client has left (ASGI 2.4)
                 self._tally.responses(prepared.route, CLIENT_CLOSED)[0] += 1
                 return
-        (prepared.found if form.content else prepared.not_modified)[0] += 1
+        (prepared.found if answer.content else prepared.not_modified)[0] += 1
         if self._access is not None:
-            self._log(scope, prepared.route, form.messages[0]["status"], prepared.outcome, now)
+            self._log(scope, prepared.route, answer.status, prepared.outcome, now)
 
     def _log(self, scope: Scope, route: Label, status: int, outcome: Outcome | None, started: float) -> None:
         if self._access is not None and self._access.wants(status):
             seconds = self._monotonic() - started
             self._access.write(scope, route=route, status=status, outcome=outcome, seconds=seconds)
 
-    def refuse(self, error: GatewayError, client: Peer) -> Outgoing:
+    def refuse(self, error: GatewayError, client: Peer) -> Answer:
         """Return the answer to a request from this peer that did not get past the parser; count it, log it."""
         found = problem_of(error)
         self._tally.responses("refused", found.status)[0] += 1
@@ -169,7 +169,7 @@ class HttpApp:
         self._tally.responses(exchange.label, status)[0] += 1
         self._log(exchange.scope, exchange.label, status, exchange.outcome, exchange.started)
 
-    async def _answer(self, exchange: Exchange, receive: Receive, send: Send) -> Outgoing:
+    async def _answer(self, exchange: Exchange, receive: Receive, send: Send) -> Answer:
         raw_path: bytes = exchange.scope["raw_path"]
         check_target(raw_path, exchange.scope["query_string"])
         if raw_path == SERVER_WIDE and exchange.method == "OPTIONS":

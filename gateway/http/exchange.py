@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gateway.errors import MethodNotAllowed
 from gateway.http import ids
-from gateway.http.answers import EMPTY, Outgoing, Scope, Send, closing, header
+from gateway.http.answers import CLOSE, EMPTY, Answer, Scope, Send, header, whole_of
 from gateway.http.responses import options
 from gateway.http.tally import Label
 from gateway.model import Outcome
@@ -57,7 +57,7 @@ class Exchange:
         """The caller's X-Request-Id if there is one and it is well formed, else a new one."""
         return ids.request_id(self.scope, self._bits)
 
-    def options(self) -> Outgoing | None:
+    def options(self) -> Answer | None:
         """Return the answer to OPTIONS, None to what reads; raise ``MethodNotAllowed`` for all else."""
         if self.method in {"GET", "HEAD"}:
             return None
@@ -70,14 +70,17 @@ class Exchange:
         """Whether a browser asks what it may send (Fetch §3.3.2)."""
         return header(self.scope, b"access-control-request-method") is not None
 
-    async def reply(self, answer: Outgoing) -> None:
+    async def reply(self, answer: Answer) -> None:
         """Send the answer; HEAD gets its fields, length included, and no body (RFC 9110 §9.3.2)."""
-        start, body = closing(answer) if self.last else answer
-        self.status = start["status"]
+        self.status = answer.status
         self._gone = has_left(self.scope)
+        whole = None if self.last or self.method == "HEAD" else whole_of(self.scope)
+        if whole is not None and whole(answer.head, answer.content):
+            return
+        start = {**answer.start, "headers": [*answer.headers, CLOSE]} if self.last else answer.start
         try:
             await self._send(start)
-            await self._send(EMPTY if self.method == "HEAD" else body)
+            await self._send(EMPTY if self.method == "HEAD" else answer.body)
         except (OSError, asyncio.CancelledError):
             # The client has left, as a server may say it (ASGI 2.4), or will never take it all and the server stops.
             self._gone = True

@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway.counters import Cell, Durations
 from gateway.encode import Coding, Rendering
-from gateway.http.answers import CONTENT, Headers, Outgoing, head_of, outgoing
+from gateway.http.answers import CONTENT, Answer, Headers
 from gateway.http.negotiation import coding_for, none_match
 from gateway.model import Kind, Outcome
 
@@ -38,26 +38,6 @@ class Codings(dict[bytes, Coding]):
         return coding
 
 
-class Form:
-    """An answer as messages, and as the bytes that a server of ours sends at once."""
-
-    __slots__ = ("_head", "content", "messages")
-
-    def __init__(self, messages: Outgoing) -> None:
-        self.messages = messages
-        self.content: bytes = messages[1]["body"]
-        self._head: bytes | None = None
-
-    @property
-    def head(self) -> bytes:
-        """Status line and fields as HTTP/1.1; made when first asked for, as most forms are sent but once."""
-        head = self._head
-        if head is None:
-            start = self.messages[0]
-            self._head = head = head_of(start["status"], start["headers"])
-        return head
-
-
 class Representation:
     """A body in its codings with everything that its 200 and its 304 say: ``common`` are the fields of both.
 
@@ -71,11 +51,11 @@ class Representation:
         self._rendering = rendering
         self._codings = codings
         self._validated = validated
-        self._forms: dict[Coding, Form] = {}
-        self._not_modified: Form | None = None
+        self._forms: dict[Coding, Answer] = {}
+        self._not_modified: Answer | None = None
 
-    def pick(self, headers: Headers) -> Form:
-        """Choose the form for a request with these headers."""
+    def pick(self, headers: Headers) -> Answer:
+        """Choose the answer to a request with these headers."""
         accepted = condition = None
         for name, value in headers:
             if name == b"accept-encoding":
@@ -91,15 +71,15 @@ class Representation:
         etag = self._rendering.etag
         return condition == etag or not none_match(condition.decode("latin-1"), etag.decode())
 
-    def _form(self, coding: Coding) -> Form:
+    def _form(self, coding: Coding) -> Answer:
         encoded = [] if coding == "identity" else [(b"content-encoding", coding.encode())]
-        messages = outgoing(200, [*CONTENT, *encoded, *self.common], self._rendering.form(coding))
-        form = self._forms[coding] = Form(messages)
-        return form
+        answer = Answer(200, [*CONTENT, *encoded, *self.common], self._rendering.form(coding))
+        self._forms[coding] = answer
+        return answer
 
-    def _say_not_modified(self) -> Form:
-        self._not_modified = form = Form(outgoing(304, self.common))
-        return form
+    def _say_not_modified(self) -> Answer:
+        self._not_modified = answer = Answer(304, self.common)
+        return answer
 
 
 @dataclass(slots=True)  # not a tuple: the hot path reads its fields, and slots are read in half the time

@@ -14,7 +14,7 @@ from gateway.boards import Boards, Resolution
 from gateway.clock import Clock
 from gateway.encode import Rendering, rendering_of
 from gateway.http import params, paths
-from gateway.http.answers import Outgoing, outgoing
+from gateway.http.answers import Answer
 from gateway.http.exchange import Exchange
 from gateway.http.hot import Codings, HotAnswers, Prepared, Representation
 from gateway.http.params import Params
@@ -62,7 +62,7 @@ class Leaderboards:
         self._shared: tuple[object, Representation] | None = None
         self._catalogue = rendering_of(_catalogue_body(boards.catalogue))
 
-    async def answer(self, exchange: Exchange, path: Path) -> Outgoing:
+    async def answer(self, exchange: Exchange, path: Path) -> Answer:
         """Check and read; raise the error that the first failing check, or the read, ends in."""
         route = path.route
         if route == "catalogue":
@@ -83,10 +83,10 @@ class Leaderboards:
         known = self._names.get(segment)
         return known if known is not None and known.since <= self._wall() < known.until else None
 
-    async def _member(self, exchange: Exchange, query: Query) -> Outgoing:
+    async def _member(self, exchange: Exchange, query: Query) -> Answer:
         reply = await self._read(exchange, query)
         assert isinstance(reply.body, bytes)  # noqa: S101 - the read path's promise
-        return outgoing(200, self._responses.uncached(reply, exchange.request_id), reply.body)
+        return Answer(200, self._responses.uncached(reply, exchange.request_id), reply.body)
 
     def _resolve(self, segment: bytes, name: str | None, period: str | None, wall: float) -> Resolution:
         found = self._boards.resolution(name or paths.leaderboard_name(segment), period, wall)
@@ -110,21 +110,21 @@ class Leaderboards:
             self._tally.durations[kind].observe(self._monotonic() - exchange.started)
         return reply
 
-    async def _snapshot(self, exchange: Exchange, query: Query, resolution: Resolution) -> Outgoing:
+    async def _snapshot(self, exchange: Exchange, query: Query, resolution: Resolution) -> Answer:
         reply = await self._read(exchange, query)
         body = reply.body
         assert isinstance(body, Rendering)  # noqa: S101 - the read path's promise
         headers = exchange.scope["headers"]
         if not query.target.board.cache_top:
             fields = self._responses.uncached_snapshot(reply, exchange.request_id)
-            return Representation(body, fields, self._codings, validated=False).pick(headers).messages
+            return Representation(body, fields, self._codings, validated=False).pick(headers)
         wall = self._wall()
         boundary = self._boundary(query, resolution, wall)
         representation = self._representation(reply, body, resolution, boundary, wall)
         if reply.outcome in {"hit", "stale"}:
             # Not misses: what is given again comes out of the store, and has to say so.
             self._prepare(exchange, query.kind, reply, Again(representation, boundary))
-        return representation.pick(headers).messages
+        return representation.pick(headers)
 
     def _representation(
         self, reply: Reply, body: Rendering, resolution: Resolution, boundary: float, wall: float
@@ -168,10 +168,10 @@ class Leaderboards:
         )
         self._hot.put(key, prepared, now)
 
-    def _answer_catalogue(self, exchange: Exchange) -> Outgoing:
+    def _answer_catalogue(self, exchange: Exchange) -> Answer:
         wall = self._wall()
         common = self._responses.catalogue(self._catalogue.etag, self._boards.boundary(wall), wall)
-        return Representation(self._catalogue, common, self._codings).pick(exchange.scope["headers"]).messages
+        return Representation(self._catalogue, common, self._codings).pick(exchange.scope["headers"])
 
 
 class Again(NamedTuple):

@@ -18,7 +18,7 @@ from gateway.clock import Clock
 from gateway.encode import rfc3339
 from gateway.errors import RequestError
 from gateway.http import ids, params
-from gateway.http.answers import Outgoing, Scope, Send, head_of, outgoing, whole_of
+from gateway.http.answers import Answer, Scope, Send, head_of, whole_of
 from gateway.http.exchange import Exchange, has_left
 from gateway.http.leaderboards import Leaderboards, Reads
 from gateway.http.responses import Responses
@@ -103,7 +103,7 @@ class Members:
         if whole is not None and whole(self._head % (as_of, request_id, len(body)), body):
             there = True
         else:
-            there = await _send(outgoing(200, self._responses.uncached(reply, request_id), body), scope, send)
+            there = await _send(Answer(200, self._responses.uncached(reply, request_id), body), scope, send)
         (answered if there else self._tally.responses(kind, CLIENT_CLOSED))[0] += 1
         return reply.outcome
 
@@ -114,12 +114,12 @@ class Members:
         await self._failed(exchange, error)
 
 
-async def _send(answer: Outgoing, scope: Scope, send: Send) -> bool:
+async def _send(answer: Answer, scope: Scope, send: Send) -> bool:
     """Send an answer as messages; return whether somebody was there to take it."""
     there = not has_left(scope)
     try:
-        for message in answer:
-            await send(message)
+        await send(answer.start)
+        await send(answer.body)
     except OSError:  # how a server may say that the client has left (ASGI 2.4)
         return False
     return there

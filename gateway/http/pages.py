@@ -15,7 +15,7 @@ from starlette.routing import Route, Router
 from gateway import __version__
 from gateway.encode import rendering_of
 from gateway.errors import NotFound
-from gateway.http.answers import Outgoing, Receive, Scope, Send, outgoing
+from gateway.http.answers import Answer, Receive, Scope, Send
 from gateway.http.exchange import Exchange
 from gateway.http.hot import Codings, Representation
 from gateway.http.openapi import document
@@ -52,15 +52,15 @@ class Pages:
         self._index = self._constant({"name": "leaderboard-gateway", "version": __version__, "links": _LINKS}, codings)
         self._openapi = self._constant(document(), codings)
         pages = [
-            _Page("/", "index", lambda exchange: self._index.pick(exchange.scope["headers"]).messages),
-            _Page("/openapi.json", "openapi", lambda exchange: self._openapi.pick(exchange.scope["headers"]).messages),
+            _Page("/", "index", lambda exchange: self._index.pick(exchange.scope["headers"])),
+            _Page("/openapi.json", "openapi", lambda exchange: self._openapi.pick(exchange.scope["headers"])),
             _Page("/livez", "livez", self._livez),
             _Page("/readyz", "readyz", self._readyz),
         ]
         # Never a redirect: an edge would keep it, and a client would follow it with its member id in the wrong place.
         self._router = Router([Route(page.path, page) for page in pages], redirect_slashes=False, default=_nowhere)
 
-    async def answer(self, exchange: Exchange, receive: Receive, send: Send) -> Outgoing:
+    async def answer(self, exchange: Exchange, receive: Receive, send: Send) -> Answer:
         """Return a page; raise ``NotFound`` where there is none, ``MethodNotAllowed`` where it is only read."""
         scope = exchange.scope
         scope[EXCHANGE] = exchange
@@ -68,17 +68,17 @@ class Pages:
             await self._router(scope, receive, send)
         finally:
             del scope[EXCHANGE]  # else the two would keep each other until the collector finds them
-        answer: Outgoing = scope[ANSWER]
+        answer: Answer = scope[ANSWER]
         return answer
 
     def _constant(self, value: Mapping[str, Any], codings: Codings) -> Representation:
         rendering = rendering_of(to_json(value))
         return Representation(rendering, self._responses.page(rendering.etag), codings)
 
-    def _livez(self, exchange: Exchange) -> Outgoing:
-        return outgoing(200, self._responses.own(exchange.request_id), to_json({"status": "ok"}))
+    def _livez(self, exchange: Exchange) -> Answer:
+        return Answer(200, self._responses.own(exchange.request_id), to_json({"status": "ok"}))
 
-    def _readyz(self, exchange: Exchange) -> Outgoing:
+    def _readyz(self, exchange: Exchange) -> Answer:
         found = self._readiness()
         ready = found.ready and not self._draining()
         body = to_json(
@@ -89,13 +89,13 @@ class Pages:
             }
         )
         fields = self._responses.own(exchange.request_id, retry_after_s=None if ready else 1)
-        return outgoing(200 if ready else 503, fields, body)
+        return Answer(200 if ready else 503, fields, body)
 
 
 class _Page:
     """One path as an ASGI application, which is what Starlette's router takes besides functions."""
 
-    def __init__(self, path: str, label: Label, answer: Callable[[Exchange], Outgoing]) -> None:
+    def __init__(self, path: str, label: Label, answer: Callable[[Exchange], Answer]) -> None:
         self.path = path
         self._label = label
         self._answer = answer

@@ -19,7 +19,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.errors import GatewayError, InvalidParameter, MethodNotAllowed, UriTooLong
-from gateway.http.answers import CLOSE, WHOLE, Outgoing, Peer
+from gateway.http.answers import CLOSE, WHOLE, Answer, Peer
 from gateway.http.exchange import TRANSPORT
 
 TARGET_LIMIT_BYTES = 64 * 1024 - 1
@@ -35,7 +35,7 @@ PIPELINE_LIMIT = 64
 HEAD_TIMEOUT_S = 30.0
 LINGER_S = 1.0
 
-Refuse = Callable[[GatewayError, Peer], Outgoing]
+Refuse = Callable[[GatewayError, Peer], Answer]
 _MALFORMED = InvalidParameter("The request is not well-formed HTTP/1.1.")
 
 
@@ -244,7 +244,7 @@ class GatewayProtocol(HttpToolsProtocol):
 class Refusal:
     """A refused request in the place of a request's cycle: it takes its turn, writes, and lingers."""
 
-    def __init__(self, protocol: GatewayProtocol, answer: Outgoing, *, head_only: bool) -> None:
+    def __init__(self, protocol: GatewayProtocol, answer: Answer, *, head_only: bool) -> None:
         self._protocol = protocol
         self._answer = answer
         self._head_only = head_only
@@ -263,10 +263,10 @@ class Refusal:
         transport = self._protocol.transport
         if self.disconnected or transport.is_closing():
             return
-        start, body = self._answer
-        fields = [*self._protocol.server_state.default_headers, *start["headers"], CLOSE]
+        answer = self._answer
+        fields = [*self._protocol.server_state.default_headers, *answer.headers, CLOSE]
         lines = b"".join(b"%b: %b\r\n" % field for field in fields)
-        transport.write(STATUS_LINE[start["status"]] + lines + b"\r\n" + (b"" if self._head_only else body["body"]))
+        transport.write(STATUS_LINE[answer.status] + lines + b"\r\n" + (b"" if self._head_only else answer.content))
         self._protocol.flow.resume_reading()
         if transport.can_write_eof():
             transport.write_eof()

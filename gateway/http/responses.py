@@ -16,7 +16,7 @@ from cdn.status import Ended, cache_status
 from cdn.tags import tags_of
 from gateway.boards import Resolution
 from gateway.encode import rfc3339
-from gateway.http.answers import ALLOW, CONTENT, CORS, NO_RANGES, PREFLIGHT, Headers, Outgoing, outgoing
+from gateway.http.answers import ALLOW, CONTENT, CORS, NO_RANGES, PREFLIGHT, Answer, Headers
 from gateway.http.problems import MEDIA_TYPE, Problem
 from gateway.model import Board
 from gateway.readpath import Reply
@@ -79,13 +79,13 @@ class Responses:
         return [*self.member_fields, *retry, (b"x-request-id", request_id)]
 
 
-def options(request_id: bytes, *, preflight: bool) -> Outgoing:
+def options(request_id: bytes, *, preflight: bool) -> Answer:
     """Return the answer to OPTIONS; a browser's preflight is told more, and only it (Fetch §3.3.3)."""
     fields = [ALLOW, *(PREFLIGHT if preflight else CORS), *policy.error(), (b"x-request-id", request_id)]
-    return outgoing(204, fields)
+    return Answer(204, fields)
 
 
-def problem(found: Problem, request_id: bytes, *, cacheable: bool = False) -> Outgoing:
+def problem(found: Problem, request_id: bytes, *, cacheable: bool = False) -> Answer:
     """Return a problem's answer; ``cacheable`` where caches may keep that there is no such leaderboard."""
     fields: Headers = [(b"content-type", MEDIA_TYPE), NO_RANGES, *CORS]
     if cacheable:
@@ -98,7 +98,7 @@ def problem(found: Problem, request_id: bytes, *, cacheable: bool = False) -> Ou
         fields.append((b"retry-after", b"%d" % found.retry_after_s))
     if found.as_of is not None:
         fields.append((b"leaderboard-as-of", rfc3339(found.as_of)))
-    return outgoing(found.status, fields, found.body)
+    return Answer(found.status, fields, found.body)
 
 
 def _cache_status(reply: Reply) -> tuple[bytes, bytes]:
