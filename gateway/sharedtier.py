@@ -4,9 +4,9 @@ Knows: aiocache's Redis cache, leases, the loader it wraps.
 Must not know: HTTP, where boards are read, freshness beyond how long an entry lives.
 
 One load, in words: 1. ask the tier; what lies there is younger than the TTL by the tier's own clock. 2. With nothing
-there, take the lease: who gets it loads, puts the snapshot there and gives the lease back. 3. Who does not get it
-waits for the snapshot, for a bounded time. Whatever goes wrong, or takes too long, ends in a load of one's own, as if
-the tier were off.
+there, the same question takes the lease: who gets it loads, puts the snapshot there and gives the lease back. 3. Who
+does not get it asks again, for a bounded time. Whatever goes wrong, or takes too long, ends in a load of one's own, as
+if the tier were off.
 """
 
 from __future__ import annotations
@@ -47,8 +47,14 @@ _WAIT_SHARE = 0.6
 """The part of a load's budget spent waiting for another instance; the rest is for a load of one's own."""
 _LEAST_LIFE_S = 0.005
 
-# One command, one instant: an age read apart from its entry could belong to the entry before or after it.
-_GET = "return {redis.call('get', KEYS[1]), redis.call('pttl', KEYS[1])}"
+# One command, one instant. An age read apart from its entry could belong to the entry before or after it; a lease taken
+# apart from the look could be taken after another instance had put the entry there and given the lease back.
+_ASK = """
+local entry = redis.call('get', KEYS[1])
+if entry then return {entry, redis.call('pttl', KEYS[1])} end
+if redis.call('set', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return {false, 1} end
+return {false, 0}
+"""
 # A lease that ran out may be another instance's by now.
 _RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 
@@ -60,12 +66,15 @@ class Found(NamedTuple):
     age_s: float
 
 
+class Answer(NamedTuple):
+    """What the tier says to a question: the entry, or whether the lease was taken."""
+
+    found: Found | None
+    leased: bool
+
+
 class TierError(Exception):
     """The tier did not do what was asked, in time."""
-
-
-class _Taken(TierError):
-    """Another instance holds the lease."""
 
 
 class SharedTier:
@@ -109,41 +118,41 @@ class SharedTier:
         made_of = fingerprint(target).hex()
         return f"{self._prefix}{key.leaderboard}:{key.label or ''}:{key.first}-{key.last}:{made_of}:{life_s * 1000:.0f}"
 
-    async def get(self, name: str, life_s: float) -> Found | None:
-        """Return an entry whose whole life is ``life_s``, and its age, true to what putting it there took."""
-        # aiocache answers None for everything where AIOCACHE_DISABLE is set in the environment.
-        blob, left_ms = await self._ask(lambda: self._cache.raw("eval", _GET, 1, name)) or (None, 0)
-        if blob is None or left_ms <= 0:
-            return None
-        return Found(blob, max(0.0, life_s - left_ms / 1000))
+    async def ask(self, name: str, life_s: float, *, token: str, lease_s: float) -> Answer:
+        """Return an entry whose whole life is ``life_s``, and its age, true to what putting it there took.
+
+        With no entry there, take the lease for ``lease_s``, if it is free; ``token`` gives it back.
+        """
+        answer = await self._do(
+            lambda: self._cache.raw("eval", _ASK, 2, name, _lease(name), token, f"{lease_s * 1000:.0f}")
+        )
+        if answer is None:  # aiocache's answer to everything where AIOCACHE_DISABLE is set in the environment
+            return Answer(None, leased=True)
+        entry, number = answer
+        if entry is None:
+            return Answer(None, leased=bool(number))
+        return Answer(Found(entry, max(0.0, life_s - number / 1000)), leased=False)
 
     async def put(self, name: str, blob: bytes, left_s: float) -> None:
         """Keep an entry for what is left of its life."""
-        await self._ask(lambda: self._cache.set(name, blob, ttl=float(left_s)))
+        await self._do(lambda: self._cache.set(name, blob, ttl=float(left_s)))
 
-    async def lease(self, name: str, lease_s: float) -> str | None:
-        """Take the lease on an entry; return what gives it back, None if another instance has it."""
-        token = f"{self._random()}"  # 53 bits: enough to tell the few instances apart that lease one entry at once
-        try:
-            await self._ask(lambda: self._cache.add(_lease(name), token, ttl=float(lease_s)))
-        except _Taken:
-            return None
-        return token
+    def token(self) -> str:
+        """Return a lease's token: 53 bits are enough to tell the few instances apart that ask for one entry at once."""
+        return f"{self._random()}"
 
     async def release(self, name: str, token: str) -> None:
         """Give a lease back, unless it ran out."""
-        await self._ask(lambda: self._cache.raw("eval", _RELEASE, 1, _lease(name), token))
+        await self._do(lambda: self._cache.raw("eval", _RELEASE, 1, _lease(name), token))
 
     async def stop(self) -> None:
         """Close the connections. Not ``cache.close()``: what it calls is deprecated in redis-py."""
         await self._cache.client.aclose()
 
-    async def _ask(self, operation: Callable[[], Awaitable[T]]) -> T:
+    async def _do(self, operation: Callable[[], Awaitable[T]]) -> T:
         """Run one operation; the one place where aiocache's and redis-py's errors become ours."""
         try:
             result = await operation()
-        except ValueError as error:  # aiocache's word for a key that `add` found there
-            raise _Taken from error
         except (RedisError, OSError, TimeoutError) as error:
             self._fail(error)
             raise TierError(str(error)) from error
@@ -204,17 +213,18 @@ class SharedTierLoader:
     async def _shared(self, name: str, key: SnapshotKey, life_s: float) -> tuple[Snapshot | None, str | None]:
         """Return what the tier holds, waiting for it while another instance loads; else the lease, if it was free."""
         deadline = self._clock.monotonic() + self._wait_s
+        token = self._tier.token()
         polls = 0
         while True:
             began = self._clock.monotonic()
-            found = await self._tier.get(name, life_s)
-            snapshot = None if found is None else self._snapshot(found, key, began)
-            if snapshot is not None:
-                self._tier.loads.add("waited" if polls else "hit")
+            found, leased = await self._tier.ask(name, life_s, token=token, lease_s=self._lease_s)
+            if found is not None:
+                snapshot = self._snapshot(found, key, began)
+                if snapshot is not None:
+                    self._tier.loads.add("waited" if polls else "hit")
                 return snapshot, None
-            token = await self._tier.lease(name, self._lease_s)
-            if token is not None or self._clock.monotonic() >= deadline:
-                return None, token
+            if leased or began >= deadline:
+                return None, token if leased else None
             await self._clock.sleep(_POLLS_S[min(polls, len(_POLLS_S) - 1)])
             polls += 1
 

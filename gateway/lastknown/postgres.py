@@ -108,8 +108,9 @@ async def _ensure_table(pool: Any) -> None:
         return
     try:
         await pool.execute(CREATE)
-    except asyncpg.UniqueViolationError:
-        # 1. two instances find no table; 2. both create it; 3. one of them fails in the catalogue's own index.
+    except (asyncpg.UniqueViolationError, asyncpg.DuplicateObjectError, asyncpg.DuplicateTableError):
+        # 1. two instances find no table; 2. both create it; 3. one of them fails, at the table itself, at the type that
+        # comes with it, or in the catalogue's own index. IF NOT EXISTS looks only before it begins.
         return
 
 

