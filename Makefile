@@ -6,7 +6,7 @@ CONFIG ?= gateway.example.toml
 SCENARIO ?= game_client
 MINUTES ?= 15
 
-.PHONY: demo test check serve load bench soak lock clean system
+.PHONY: help demo test check serve load bench soak lock clean system
 .DEFAULT_GOAL := help
 
 help:
@@ -53,6 +53,13 @@ bench: $(VENV)/.dev system
 ## make soak    mixed load with a fault every minute, for MINUTES (15)
 soak: $(VENV)/.dev system
 	$(BIN)/python -m loadtests.soak --minutes $(MINUTES)
+
+## make lock    pin what pyproject.toml asks for, newest versions; then run the tests
+lock: $(VENV)/.dev
+	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --universal --python-version 3.11 --no-header --no-annotate \
+	  -o requirements.txt
+	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --all-extras -c requirements.txt --universal \
+	  --python-version 3.11 --no-header --no-annotate -o requirements-dev.txt
 
 system:
 	@.ci/system-packages

@@ -31,6 +31,7 @@ from gateway.readpath import Limits, Readiness, ReadPath
 from gateway.replicas.build import build as build_reads
 from gateway.replicas.commands import Script
 from gateway.settings import RedisSettings, Settings
+from gateway.sharedtier import SharedTier, SharedTierLoader
 from gateway.store import Store
 from gateway.warming import Warming
 
@@ -74,25 +75,16 @@ class Gateway:
             redis, scripts=_scripts(settings.boards), clock=clock, counters=counters, random=random
         )
         origin = SortedSetOrigin(self.reads, clock=clock, request_budget_s=redis.request_budget_s)
-        loader: Loader = OriginLoader(origin, clock)
-        kept = open_store(settings.last_known.store, clock=clock)
-        self._keeper = None if kept is None else self._keep(kept, random)
-        self._archive: Archive | None = None
-        self._kept = kept
-        if kept is not None:
-            self._archive = Archive(
-                kept,
-                loader,
-                boards=self.boards,
-                snapshots=self._snapshots,
-                clock=clock,
-                counters=counters,
-                random=random.random,
-            )
-            loader = ArchiveLoader(loader, self._archive, clock)
+        straight = OriginLoader(origin, clock)
+        self._tier = self._shared(straight, random)
+        self._kept = open_store(settings.last_known.store, clock=clock)
+        self._keeper = None if self._kept is None else self._keep(self._kept, random)
+        self._archive = None if self._kept is None else self._archived(self._kept, straight, random)
+        loader: Loader = self._tier or straight
         self.readpath = ReadPath(
             origin=origin,
-            loader=loader,
+            # The archive is outermost: what it answers needs no origin, shared or not.
+            loader=ArchiveLoader(loader, self._archive, clock) if self._archive else loader,
             store=self.store,
             clock=clock,
             random=random.random,
@@ -144,6 +136,8 @@ class Gateway:
             await self._keeper.stop(STOP_SAVE_S)
         if self._kept is not None:
             await self._kept.close()
+        if self._tier is not None:
+            await self._tier.stop()
         await self.reads.stop()
 
     def readiness(self) -> Readiness:
@@ -158,6 +152,33 @@ class Gateway:
                 with contextlib.suppress(RequestError):
                     yield self.boards.resolve(board.name, None, wall)
 
+    def _shared(self, loader: Loader, random: random_module.Random) -> SharedTierLoader | None:
+        asked = self._settings.shared_tier
+        if asked is None:
+            return None
+        tier = SharedTier(
+            asked.url,
+            prefix=asked.prefix,
+            ttl_s=asked.ttl_ms / 1000,
+            timeout_s=asked.timeout_ms / 1000,
+            clock=self._clock,
+            counters=self.counters,
+            random=random.random,
+        )
+        return SharedTierLoader(loader, tier, clock=self._clock, budget_s=self._settings.redis.request_budget_s)
+
+    def _archived(self, kept: LastKnownStore, loader: Loader, random: random_module.Random) -> Archive:
+        return Archive(
+            kept,
+            loader,
+            boards=self.boards,
+            snapshots=self._snapshots,
+            clock=self._clock,
+            counters=self.counters,
+            random=random.random,
+            families=self._settings.last_known.families,
+        )
+
     def _keep(self, kept: LastKnownStore, random: random_module.Random) -> Keeper:
         limits = self._settings.last_known
         return Keeper(
@@ -167,7 +188,7 @@ class Gateway:
             random=random.random,
             snapshots=self._snapshots,
             resolve=lambda name, label: self.boards.resolve(name, label, self._clock.wall()),
-            limits=KeeperLimits(interval_s=limits.interval_s, keep_s=limits.keep_s),
+            limits=KeeperLimits(interval_s=limits.interval_s, keep_s=limits.keep_s, families=limits.families),
         )
 
     def _snapshots(self) -> Iterator[Snapshot]:

@@ -18,6 +18,7 @@ from gateway.settings.forms import (
     AdminText,
     DrainS,
     FilePath,
+    Flag,
     Form,
     HttpUrl,
     IntervalS,
@@ -82,6 +83,9 @@ class LastKnownSettings(Section):
     interval_s: IntervalS = Field(default=10.0, description="How often a board that changed is saved.")
     keep_s: LongS = Field(
         default=86_400.0, description="How old a last known board may be and still be served, marked stale."
+    )
+    families: Flag = Field(
+        default=False, description="Whether boards of families, which clients' requests bring about, are saved too."
     )
 
 
