@@ -28,6 +28,9 @@ Answer: TypeAlias = asyncio.Future[Any]
 
 _NOTHING = object()
 
+_HELD_UP_S = 0.05
+"""A timer later than this says that the process was held up; less is what a busy loop takes."""
+
 
 class Watcher(Protocol):
     """Who is told how a connection fares."""
@@ -53,6 +56,8 @@ class Connection(asyncio.Protocol):
         "_call_later",
         "_call_soon",
         "_create_future",
+        "_due",
+        "_held_s",
         "_ignored",
         "_marked",
         "_marked_at",
@@ -86,6 +91,8 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._answered = False
+        self._due = 0.0
+        self._held_s = 0.0
         self._marked: Answer | None = None
         self._marked_at = 0.0
         self._ignored = self._create_future()
@@ -99,14 +106,14 @@ class Connection(asyncio.Protocol):
         Cancelling the future, or who awaits it, is always safe. Must not be called once ``closed``.
         """
         future = self._create_future()
-        self.pending.append((future, deadline))
+        self.pending.append((future, deadline - self._held_s))
         if not self._out:
             self._call_soon(self._flush)
         self._out.append(request)
         if self._marked is None:  # always so when nothing else is pending
             self._marked, self._marked_at = future, now
             if self._timer is None:  # while anything is pending, each sweep books the next
-                self._timer = self._call_later(self._sweep_s, self._sweep)
+                self._book(now)
         return future
 
     def send_behind(self, before: tuple[bytes, ...], request: bytes, now: float, deadline: float) -> Answer:
@@ -115,7 +122,7 @@ class Connection(asyncio.Protocol):
             if not self._out:
                 self._call_soon(self._flush)
             for first in before:
-                self.pending.append((self._ignored, deadline))
+                self.pending.append((self._ignored, deadline - self._held_s))
                 self._out.append(first)
         return self.send(request, now, deadline)
 
@@ -125,7 +132,16 @@ class Connection(asyncio.Protocol):
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         out.clear()
 
+    def _book(self, now: float) -> None:
+        self._due = now + self._sweep_s
+        self._timer = self._call_later(self._sweep_s, self._sweep)
+
     def _sweep(self) -> None:
+        # Time in which this process could not have read a reply counts against nobody's deadline: a crowd of thousands
+        # keeps the loop busy for longer than an attempt may take, and a retry would only add to it.
+        late_s = self._monotonic() - self._due
+        if late_s > _HELD_UP_S:
+            self._held_s += late_s
         # Interleaving: 1. the process is held up for longer than an attempt may take. 2. The loop wakes and runs
         # timers before it reads sockets (libuv does). 3. This sweep finds everything overdue, though the replies have
         # long been in the socket. So sockets get their turn first: judgement is one turn of the loop later.
@@ -138,19 +154,20 @@ class Connection(asyncio.Protocol):
         if not pending:
             return
         now = self._monotonic()
-        if now > pending[0][1] + self._silence_s:
+        running = now - self._held_s
+        if running > pending[0][1] + self._silence_s:
             self.abort()
             return
         overdue = False
         for future, deadline in pending:
-            if deadline <= now:
+            if deadline <= running:
                 overdue = True
                 if not future.done():
                     future.set_exception(AttemptTimeout())
         if overdue and not self._answered:
             self._watcher.connection_overdue(self)
         self._answered = False
-        self._timer = self._call_later(self._sweep_s, self._sweep)
+        self._book(now)
 
     # asyncio.Protocol
 

@@ -176,6 +176,13 @@ def cpu_seconds() -> float:
     return times.user + times.system
 
 
+def raise_open_files() -> None:
+    """Let this process open as many descriptors as it may: 1,024, a usual soft limit, is 1,000 clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _run(order: Order, control: socket.socket, listeners: Sequence[socket.socket]) -> int:
     channel = await Channel.over(control)
     try:
@@ -196,5 +203,6 @@ def main(arguments: Sequence[str]) -> int:
     logs.configure(order.settings.log, process=f"worker-{order.index}")
     for handler in logging.getLogger().handlers:
         handler.addFilter(IdsFilter())  # on the handler: a logger's own filter does not see its children's records
+    raise_open_files()
     control, *listeners = (socket.socket(fileno=int(number)) for number in arguments)
     return uvloop.run(_run(order, control, listeners))

@@ -140,6 +140,20 @@ async def test_replies_that_came_while_the_process_was_held_up_are_read_before_a
     assert not rig.connection.closed
 
 
+async def test_time_in_which_the_process_was_held_up_counts_against_nobodys_deadline(rig: Rig) -> None:
+    """A crowd of thousands keeps the loop busy before Redis was even asked; a second attempt would be no help."""
+    answer = rig.send(within_s=0.2)
+    rig.clock.advance(3.0)
+    rig.connection._sweep()
+    await settle()
+    assert not answer.done()
+    rig.sweep(0.1)
+    assert not answer.done()
+    rig.sweep(0.15)
+    with pytest.raises(AttemptTimeout):
+        await answer
+
+
 async def test_silence_at_the_head_drops_the_connection_and_tells_everyone(rig: Rig) -> None:
     head = rig.send()
     rig.sweep(0.3)
