@@ -206,9 +206,14 @@ class SharedTierLoader:
         self._tier.loads.add("miss")
         return await self._load(target, key, name, token)
 
-    async def stop(self) -> None:
+    async def settle(self) -> None:
         """Let what is being put into the tier end; each takes a few time-outs at most."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Settle, and close the tier's connections."""
+        await self.settle()
+        await self._tier.stop()
 
     async def _shared(self, name: str, key: SnapshotKey, life_s: float) -> tuple[Snapshot | None, str | None]:
         """Return what the tier holds, waiting for it while another instance loads; else the lease, if it was free."""

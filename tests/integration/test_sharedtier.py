@@ -16,7 +16,7 @@ from gateway.encode import Content, Snapshot
 from gateway.errors import OriginUnavailable
 from gateway.model import Board, Entry, SnapshotKey, Stamp, Target, Window
 from gateway.sharedtier import SharedTier, SharedTierLoader
-from tests.servers import RedisServer
+from tests.servers import Gateway, RedisServer, eventually
 
 pytestmark = pytest.mark.xdist_group("lastknown")
 
@@ -109,12 +109,11 @@ class Instances:
     async def settle(self) -> None:
         """Wait for what is put into the tier behind the answers."""
         for loader in self.loaders:
-            await loader.stop()
+            await loader.settle()
 
     async def stop(self) -> None:
-        await self.settle()
-        for tier in self.tiers:
-            await tier.stop()
+        for loader in self.loaders:
+            await loader.stop()
 
 
 @pytest.fixture
@@ -359,3 +358,30 @@ async def test_more_loads_at_once_than_connections_wait_for_one_instead_of_faili
     keys = [SnapshotKey("race", None, first, first + 99) for first in range(101, 6101, 100)]
     await asyncio.gather(*(loader.load(RACE, key) for key in keys))
     assert instances.outcomes() == {"miss": 60}
+
+
+def test_four_workers_pay_one_read_per_ttl_and_none_fails_when_the_tier_goes_away() -> None:
+    """Whatever the machine's pace: reads are counted against the time that passed, and against four workers' own."""
+    with RedisServer() as origin, RedisServer(acl=[ACCOUNT]) as tier:
+        origin.call("ZADD", "lb:race", 1, "ann")
+        settings = {
+            "server": {"workers": 4},
+            "redis": {"primary": origin.url},
+            "shared_tier": {"url": f"redis://tier:secret@{tier.address}/0", "ttl_ms": 500, "timeout_ms": 500},
+            "leaderboards": [{"name": "race", "key": "lb:race", "ttl_ms": 500, "grace_ms": 600}],
+        }
+        with Gateway(settings) as gateway:
+            before, began = origin.commandstats()["zrevrange"], time.monotonic()
+            while time.monotonic() - began < 3:
+                for _ in range(16):  # a connection each: the kernel spreads them over the workers
+                    assert gateway.json("/v1/leaderboards/race/top")["total"] == 1
+                time.sleep(0.02)
+            reads, ttls = origin.commandstats()["zrevrange"] - before, (time.monotonic() - began) / 0.5
+            assert reads <= 2 * ttls + 2, "four workers on their own would read twice that"
+            assert gateway.metric("gateway_shared_tier_loads_total", outcome="hit") > 0
+            tier.kill()
+            origin.call("ZADD", "lb:race", 2, "bob")
+            eventually(lambda: all(gateway.json("/v1/leaderboards/race/top")["total"] == 2 for _ in range(16)))
+            errors = gateway.stop()
+            assert 0 <= errors.count("shared tier fails") <= 4
+            assert "secret" not in errors
