@@ -91,7 +91,11 @@ class Gateway:
             limits=Limits(request_budget_s=redis.request_budget_s, keep_s=settings.last_known.keep_s),
             bound_s=lambda board: bound_s(board, redis),
         )
-        self._warming = Warming(self.readpath, self.configured, clock)
+        periodic = any(board.calendar is not None for board in settings.boards)
+        self._warming = Warming(
+            self.readpath, self.configured, clock, boundary=self.boards.boundary if periodic else None
+        )
+        self._was_ready = False
         self.asgi = HttpApp(
             boards=self.boards,
             reads=self.readpath,
@@ -121,6 +125,7 @@ class Gateway:
         if self._keeper is not None:
             await self._keeper.restore(self.configured(), self._adopt_restored)
             self._keeper.start()
+            self.readiness()
         await self.reads.start()
         if self._archive is not None:
             self._archive.start()
@@ -141,8 +146,14 @@ class Gateway:
         await self.reads.stop()
 
     def readiness(self) -> Readiness:
-        """Say what could be answered now."""
-        return self.readpath.readiness(self.configured(), redis_up=self.reads.up())
+        """Say what could be answered now. Ready once is ready for good.
+
+        At midnight every daily board begins anew and unknown. If that came in an outage, or were asked about in the
+        moment before the new boards are there, a balancer would take all instances out at once.
+        """
+        found = self.readpath.readiness(self.configured(), redis_up=self.reads.up())
+        self._was_ready = self._was_ready or found.ready
+        return found._replace(ready=self._was_ready)
 
     def configured(self) -> Iterator[Target]:
         """Go through the boards that are not families, each in its running period."""

@@ -322,6 +322,11 @@ class ReadPath:
                 fresh += 1
         return Readiness(not unanswered, redis_up, fresh, last_known, missing)
 
+    def is_known(self, target: Target) -> bool:
+        """Tell whether anything is known of a board's top: a snapshot however old, or that its key is no board."""
+        slot = self.store.get(SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT))
+        return slot is not None and (slot.snapshot is not None or isinstance(slot.error, WrongType))
+
     async def warm(self, target: Target) -> bool:
         """Load a board's top if nothing is known of it; return whether it is answered now (wrong type included)."""
         try:

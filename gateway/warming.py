@@ -1,6 +1,6 @@
 """Warming: load every configured board once, so that the first client finds it and readiness can be told.
 
-Knows: the boards to load, how many at once, when to try again.
+Knows: the boards to load, how many at once, when to try again, when a new period makes a board unknown again.
 Must not know: how a board is loaded, or what readiness is used for.
 """
 
@@ -17,18 +17,29 @@ from gateway.readpath import ReadPath
 AT_ONCE = 16
 """Loads under way at once: 10,000 boards start in seconds, and leave the nodes room for readers."""
 AGAIN_S = 0.5
+LOOK_S = 60.0
+"""How often a period that nobody asked for is looked for besides: after an outage, or at the end of a gap."""
 
 
 class Warming:
-    """The task that loads what nobody has asked for yet; ends once every board was answered.
+    """The task that loads what nobody has asked for yet: every board at first, later each period that begins.
 
-    ``targets`` gives the boards to load now; it is asked anew before each round, since periods change.
+    ``targets`` gives the boards to load now; it is asked anew before each round, since periods change. ``boundary``
+    gives the next wall instant at which one of them does; None: no board has periods, and the first boards are all.
     """
 
-    def __init__(self, readpath: ReadPath, targets: Callable[[], Iterable[Target]], clock: Clock) -> None:
+    def __init__(
+        self,
+        readpath: ReadPath,
+        targets: Callable[[], Iterable[Target]],
+        clock: Clock,
+        *,
+        boundary: Callable[[float], float] | None = None,
+    ) -> None:
         self._readpath = readpath
         self._targets = targets
         self._clock = clock
+        self._boundary = boundary
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -43,9 +54,9 @@ class Warming:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def round(self) -> bool:
-        """Try every board once; return whether all were answered."""
-        waiting = iter(list(self._targets()))
+    async def round(self, targets: Iterable[Target]) -> bool:
+        """Try every one of these boards once; return whether all were answered."""
+        waiting = iter(list(targets))
         results = await asyncio.gather(*(self._warm(waiting) for _ in range(AT_ONCE)))
         return all(results)
 
@@ -56,5 +67,10 @@ class Warming:
         return answered
 
     async def _run(self) -> None:
-        while not await self.round():
+        while not await self.round(self._targets()):
             await self._clock.sleep(AGAIN_S)
+        while self._boundary is not None:
+            wall = self._clock.wall()
+            await self._clock.sleep(min(self._boundary(wall) - wall, LOOK_S))
+            # Not what is known already: that is for its readers to keep fresh, and an outage for their probes.
+            await self.round(target for target in self._targets() if not self._readpath.is_known(target))

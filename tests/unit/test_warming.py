@@ -1,0 +1,93 @@
+"""Warming: every configured board is loaded once, and again when a period begins that nobody has asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.errors import OriginUnavailable
+from gateway.loader import OriginLoader
+from gateway.model import Board, Target
+from gateway.periods import Period
+from gateway.readpath import Limits, ReadPath
+from gateway.store import Store
+from gateway.warming import AGAIN_S, LOOK_S, Warming
+from tests.fakes import FakeClock, FakeOrigin
+
+ALL, DAY = Board(name="all", key="lb:all"), Board(name="day", key="lb:day:<period>")
+DAY_S = 1000.0
+
+
+class World:
+    """A board for good and one whose periods are numbered thousands of seconds."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(wall=10 * DAY_S + 500)
+        self.origin = FakeOrigin(self.clock)
+        self.origin.put(b"lb:all", {"ann": 1})
+        self.readpath = ReadPath(
+            origin=self.origin,
+            loader=OriginLoader(self.origin, self.clock),
+            store=Store(),
+            clock=self.clock,
+            random=lambda: 0.0,
+            limits=Limits(request_budget_s=3600.0),
+            bound_s=lambda _: 1.0,
+        )
+        self.warming = Warming(self.readpath, self.targets, self.clock, boundary=self.boundary)
+
+    def boundary(self, wall: float) -> float:
+        return (wall // DAY_S + 1) * DAY_S
+
+    def targets(self) -> Iterator[Target]:
+        day = self.clock.wall() // DAY_S
+        period = Period("daily", f"d{day:g}", day * DAY_S, (day + 1) * DAY_S, f"d{day:g}", None)
+        yield Target(ALL, "all", b"lb:all")
+        yield Target(DAY, "day", f"lb:day:{day:g}".encode(), period=period)
+
+    def is_ready(self) -> bool:
+        return self.readpath.readiness(self.targets(), redis_up=True).ready
+
+
+async def test_every_board_is_loaded_once_and_again_until_it_is_answered() -> None:
+    world = World()
+    world.origin.fail()
+    world.warming.start()
+    await world.clock.elapse(3 * AGAIN_S)
+    assert not world.is_ready()
+    world.origin.heal()
+    await world.clock.elapse(1 + AGAIN_S)
+    assert world.is_ready()
+    await world.warming.stop()
+
+
+async def test_a_period_that_nobody_asked_for_is_loaded_at_its_first_second() -> None:
+    world = World()
+    world.warming.start()
+    await world.clock.elapse(499)
+    assert world.origin.calls["window"] == 2
+    await world.clock.elapse(1.5)
+    assert world.origin.calls["window"] == 3, "the new period alone: what is known is its readers' to keep fresh"
+    assert world.is_ready()
+    await world.warming.stop()
+
+
+async def test_a_period_that_began_in_an_outage_is_loaded_within_a_minute_of_its_end() -> None:
+    world = World()
+    world.warming.start()
+    await world.clock.elapse(499)
+    world.origin.fail(OriginUnavailable())
+    await world.clock.elapse(2)
+    assert not world.is_ready()
+    world.origin.heal()
+    await world.clock.elapse(LOOK_S)
+    assert world.is_ready()
+    await world.warming.stop()
+
+
+async def test_without_periods_nothing_runs_on() -> None:
+    world = World()
+    warming = Warming(world.readpath, world.targets, world.clock)
+    warming.start()
+    await world.clock.elapse(1)
+    assert world.clock.sleepers == 0
+    await warming.stop()
