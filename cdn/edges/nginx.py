@@ -101,6 +101,8 @@ def notes(site: Site) -> Iterator[str]:
     yield "- Purge: this nginx has none. An answer lives until its life ends, or until the cache's folder is emptied."
     yield "- stale-if-error: nginx counts 403, 404 and 429 as errors too. A leaderboard that is removed from the"
     yield "  settings goes on being served for as long as stale-if-error says."
+    yield "- stale-if-error limits what is served while the gateway cannot be reached. While it answers with a 503 or a"
+    yield "  504, nginx serves what it has for as long as somebody asks, and notices at once when that is over."
     yield "- An answer past its stale windows is fetched by everyone who asks before the first fetch is back: the lock"
     yield "  is for answers that nginx never had. The gateway makes one read of them all."
     yield "- Seconds: nginx serves an answer up to one second longer than its life."

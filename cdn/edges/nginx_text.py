@@ -218,10 +218,11 @@ SERVER = Text(r"""
         # The key holds the coding. Vary would compare the client's spelling of it: five spellings, five reads.
         proxy_ignore_headers Vary;
         # There is no proxy_cache_valid: what the gateway gives no life to is not kept, errors least of all. Lives come
-        # from X-Accel-Expires (the edge's), stale windows from Cache-Control. For the same reason there is no
-        # "updating" and no "error" in proxy_cache_use_stale: said here they would know no limit, and a board that
-        # nobody read for an hour would be an hour old.
-        proxy_cache_use_stale off;
+        # from X-Accel-Expires (the edge's), stale windows from Cache-Control: "updating" and "error" are not said
+        # here, since they would know no limit, and a board that nobody read for an hour would be an hour old. Only
+        # for a gateway that does answer, with an error, nginx does not look at stale-if-error: so that is said. (A
+        # 500 is shown: it means that the board itself is broken.)
+        proxy_cache_use_stale http_502 http_503 http_504;
         # In the stale window nobody waits: one request fetches behind an answer that is sent at once. The next
         # request on that same HTTP/1.1 connection waits for the fetch: for what the gateway may take, ¤budget_s s of
         # Redis at the most and some milliseconds as a rule. HTTP/2 streams do not wait for each other.

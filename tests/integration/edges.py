@@ -106,7 +106,7 @@ class Origin:
         """Forget what was asked, and feel well."""
         self.seen.clear()
         self.overrides.clear()
-        self.state, self.delay_s = "fresh", 0.0
+        self.state, self.delay_s, self.version = "fresh", 0.0, 1
 
     def count(self, prefix: str = "") -> int:
         """Return how many requests began with this target, health checks aside."""
