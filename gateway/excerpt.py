@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from gateway import encode
 from gateway.encode import Snapshot
+from gateway.jsontext import text_of
 from gateway.model import Query, Stamp, Standings, Window
 
 
 def body_from(query: Query, snapshot: Snapshot, *, stale: bool) -> bytes | None:
     """Return the answer to a member read if all of it lies inside this snapshot, else None."""
     rows = encode.read_back(snapshot.content)
-    wanted = [encode.text_of(member) for member in query.members]
+    wanted = [text_of(member) for member in query.members]
     places = {text: place for place, (text, _) in enumerate(rows)}
     if not all(text in places for text in wanted):
         return None

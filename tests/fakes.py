@@ -107,7 +107,7 @@ class FakeOrigin:
         """Write scores to a board; an empty mapping makes no key, as in Redis."""
         board = self.boards.setdefault(key, {})
         board.update(
-            {member.encode() if isinstance(member, str) else member: score for member, score in scores.items()}
+            {member.encode() if isinstance(member, str) else member: float(score) for member, score in scores.items()}
         )
         if not board:
             del self.boards[key]

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from gateway.clock import Clock
-from gateway.encode import rfc3339
 from gateway.errors import RequestError
 from gateway.http import ids, params
 from gateway.http.answers import Answer, Scope, Send, head_of, whole_of
@@ -23,6 +22,7 @@ from gateway.http.exchange import Exchange, has_left
 from gateway.http.leaderboards import Leaderboards, Reads
 from gateway.http.responses import Responses
 from gateway.http.tally import CLIENT_CLOSED, Tally
+from gateway.jsontext import rfc3339
 from gateway.model import TOP_LIMIT, Kind, Outcome, Query
 
 _PLAIN = re.compile(

@@ -15,9 +15,9 @@ from cdn.policy import Lives
 from cdn.status import Ended, cache_status
 from cdn.tags import tags_of
 from gateway.boards import Resolution
-from gateway.encode import rfc3339
 from gateway.http.answers import ALLOW, CONTENT, CORS, NO_RANGES, PREFLIGHT, Answer, Headers
 from gateway.http.problems import MEDIA_TYPE, Problem
+from gateway.jsontext import rfc3339
 from gateway.model import Board
 from gateway.readpath import Reply
 

@@ -7,6 +7,7 @@ Must not know: nodes, connections, retries, HTTP, freshness.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from gateway.clock import Clock
@@ -104,10 +105,9 @@ def rows_of(rows: Sequence[bytes], place: int, index: int, ties: Ties) -> list[E
     begin inside a tie, and the rank that its first row shares was counted with it.
     """
     if ties == "ordinal":
-        return [
-            Entry(rank, member, float(score))
-            for rank, (member, score) in enumerate(zip(rows[::2], rows[1::2], strict=True), place + 1)
-        ]
+        members, scores = rows[::2], map(float, rows[1::2])
+        ranks = range(place + 1, place + 1 + len(members))
+        return list(map(Entry._make, zip(ranks, members, scores, repeat(None), strict=False)))
     entries: list[Entry] = []
     rank, before = index + 1, None
     for at, (member, text) in enumerate(zip(rows[::2], rows[1::2], strict=True), place + 1):

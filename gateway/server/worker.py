@@ -36,6 +36,8 @@ from gateway.server.channel import Channel, Message
 from gateway.server.order import CANNOT_START, FINISH_S, STOP_S, Order
 from gateway.server.serving import Serving
 
+GC_THRESHOLD = (10_000, 10, 10)
+"""An answer leaves no cycle behind; at the default of 700 a busy worker would look for one a hundred times a second."""
 START_PATIENCE_S = 1.0
 """How long the first accept waits for the gateway to reach Redis: it is live without, and better with."""
 
@@ -95,6 +97,7 @@ class Worker:
             await self._serving.start(listeners)
             gc.collect()
             gc.freeze()  # what exists now stays: the collector need not walk it while requests wait
+            gc.set_threshold(*GC_THRESHOLD)
             self._channel.send({"started": os.getpid()})
             await asyncio.wait({starting, orders}, return_when=asyncio.FIRST_COMPLETED)
         if not _failed(starting):

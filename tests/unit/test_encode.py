@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway import encode
+from gateway import encode, jsontext
 from gateway.encode import Content, Snapshot
 from gateway.model import Board, Entry, SnapshotKey, Stamp, Standings, Target, Window
 from gateway.periods import Period
@@ -39,7 +39,7 @@ def no_constants(name: str) -> None:
 
 @given(st.floats(allow_nan=False))
 def test_a_score_reads_back_to_the_same_double(score: float) -> None:
-    text = encode.number(score)
+    text = jsontext.number(score)
     read = json.loads(text, parse_constant=no_constants)
     assert float(read) == score
     assert text != b"-0"
@@ -47,7 +47,7 @@ def test_a_score_reads_back_to_the_same_double(score: float) -> None:
 
 @given(st.integers(-(2**53), 2**53))
 def test_a_whole_score_has_neither_exponent_nor_fraction(score: int) -> None:
-    assert encode.number(float(score)) == str(score).encode()
+    assert jsontext.number(float(score)) == str(score).encode()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_whole_score_has_neither_exponent_nor_fraction(score: int) -> None:
     ],
 )
 def test_numbers_at_the_edges(score: float, text: bytes) -> None:
-    assert encode.number(score) == text
+    assert jsontext.number(score) == text
 
 
 @given(st.text(min_size=1, max_size=60))
@@ -73,11 +73,11 @@ def test_a_member_reads_back_as_itself(member: str) -> None:
         encoded.decode()
     except UnicodeDecodeError:
         return
-    assert json.loads(encode.json_string(encoded)) == member
+    assert json.loads(jsontext.json_string(encoded)) == member
 
 
 def test_bytes_that_are_not_utf8_appear_as_escapes() -> None:
-    assert json.loads(encode.json_string(b"a\xff\xfe\xc3")) == r"a\xff\xfe\xc3"
+    assert json.loads(jsontext.json_string(b"a\xff\xfe\xc3")) == r"a\xff\xfe\xc3"
 
 
 @given(st.integers(0, 100), st.integers(1, 100), st.integers(1, 100))
@@ -229,5 +229,5 @@ def test_rows_read_back_as_the_entries_they_were_made_of(pairs: list[tuple[bytes
     entries = [Entry(n, member, score) for n, (member, score) in enumerate(pairs, 1)]
     made = Content.of(PLAIN, 1, Window(Stamp(0.0, AS_OF), len(entries), entries))
     read = encode.read_back(made)
-    assert [text for text, _ in read] == [encode.text_of(member) for member, _ in pairs]
+    assert [text for text, _ in read] == [jsontext.text_of(member) for member, _ in pairs]
     assert [struct.pack("d", entry.score + 0.0) for _, entry in read] == [struct.pack("d", s + 0.0) for _, s in pairs]

@@ -12,7 +12,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LEVELS = {
     1: ["model", "errors", "clock", "counters", "periods", "settings"],
-    2: ["freshness", "store", "encode", "coalesce", "boards", "scorefile", "excerpt", "loader", "fingerprint"],
+    2: [
+        "freshness",
+        "store",
+        "encode",
+        "jsontext",
+        "coalesce",
+        "boards",
+        "scorefile",
+        "excerpt",
+        "loader",
+        "fingerprint",
+    ],
     3: ["readpath", "warming"],
     4: ["http", "replicas", "layouts", "telemetry", "logs", "lastknown", "archive", "sharedtier"],
     5: ["app", "cli", "__main__", "server", "check", "load", "demo", "edge_cli", "probe", "archive_cli"],
