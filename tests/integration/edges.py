@@ -108,6 +108,11 @@ class Origin:
         self.overrides.clear()
         self.state, self.delay_s, self.version = "fresh", 0.0, 1
 
+    @property
+    def last(self) -> Seen:
+        """The last request, health checks aside."""
+        return next(seen for seen in reversed(self.seen) if seen.target not in {"/readyz", "/livez"})
+
     def count(self, prefix: str = "") -> int:
         """Return how many requests began with this target, health checks aside."""
         return sum(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -107,8 +107,9 @@ def world(module_stack: contextlib.ExitStack, tmp_path_factory: pytest.TempPathF
 
 def printed(edge: str, gateway: Gateway, *options: str) -> str:
     """Return what the command prints for the gateway's own file."""
-    command = [sys.executable, "-m", "gateway", "edge", edge, "--config", str(gateway.config), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    with contextlib.redirect_stdout(io.StringIO()) as printed_text:
+        assert main(["edge", edge, "--config", str(gateway.config), *options], {}) == 0
+    return printed_text.getvalue()
 
 
 # ---- the same answers ----------------------------------------------------------------------------------------------
