@@ -39,6 +39,8 @@ _REMEMBERED = 256
 _REMEMBERED_S = 60.0
 """How long an archived board is kept in memory, so that one just rebuilt shows within a minute everywhere."""
 _ORIGIN_AWAY_S = 1.0
+_PATIENCE_S = 0.15
+"""Most loads take 2 ms, and a caller's whole budget is half a second."""
 
 
 class Archive:
@@ -226,19 +228,36 @@ class ArchiveLoader:
             if archived is not None:
                 return archived
         try:
-            snapshot = await self._inner.load(target, key)
+            snapshot = await self._patiently(target, key)
         except WrongType:
             raise
         except OriginError:
-            # Final rows need no node to be right. For a second nobody waits again to learn that none answers.
-            self._away_until = self._clock.monotonic() + _ORIGIN_AWAY_S
-            archived = await self._find(target)
+            archived = await self._instead(target)
             if archived is None:
                 raise
             return archived
         if snapshot.content.total == 0:
             return await self._find(target) or snapshot
         return snapshot
+
+    async def _patiently(self, target: Target, key: SnapshotKey) -> Snapshot:
+        """Load from the origin, but do not wait for it to use up the caller's time where there is an archive."""
+        task = asyncio.create_task(self._inner.load(target, key))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=_PATIENCE_S)
+            if not done:
+                with contextlib.suppress(OriginUnavailable):
+                    archived = await self._instead(target)
+                    if archived is not None:
+                        return archived
+            return await task
+        finally:
+            task.cancel()
+
+    async def _instead(self, target: Target) -> Snapshot | None:
+        """Return the archive for want of the origin; for a second nobody waits again to learn that none answers."""
+        self._away_until = self._clock.monotonic() + _ORIGIN_AWAY_S
+        return await self._find(target)
 
     async def _find(self, target: Target) -> Snapshot | None:
         try:

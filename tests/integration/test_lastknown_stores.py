@@ -188,6 +188,9 @@ async def test_torn_foreign_and_renamed_files_are_ignored_with_one_warning_each(
     assert await store.get(RACE) == Kept(b"new", now - 1)
 
 
+UNMEASURED = {name: text for name, text in os.environ.items() if not name.startswith("COVERAGE_")}
+"""For processes that are killed, forked or kept from writing: coverage's own files would be in the way."""
+
 SAVE_FOR_EVER = """
 import asyncio, os, signal, sys, time
 from gateway.clock import SystemClock
@@ -220,7 +223,11 @@ async def test_a_process_killed_at_any_moment_of_saving_leaves_every_board_whole
     dice = random.Random(5)
     read = []
     with subprocess.Popen(
-        [sys.executable, "-c", SAVE_FOR_EVER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SAVE_FOR_EVER, url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=UNMEASURED,
     ) as nursery:
         assert nursery.stdin is not None
         assert nursery.stdout is not None
@@ -306,7 +313,7 @@ asyncio.run(main())
 def saved_by_a_process(folder: Path, *, limit_bytes: int = -1, user: int = 0) -> str:
     """Save once in a process with a limit on file sizes, or as another user; return what it printed."""
     command = [sys.executable, "-c", SAVE_ONCE, f"file://{folder}", str(limit_bytes), str(user)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=UNMEASURED)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -393,7 +400,7 @@ for n in range(25):  # nothing of obstore runs yet, so that forking is safe
 def test_a_process_that_ends_right_after_saving_ends_in_order(tmp_path: Path) -> None:
     """Where a library's own threads touch Python objects, one exit in twelve is an abort: 25 most likely show it."""
     command = [sys.executable, "-c", EXIT_AT_ONCE, f"file://{tmp_path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, env=UNMEASURED)
     assert done.stderr == ""
     assert set(done.stdout.split()) == {"0"}
 

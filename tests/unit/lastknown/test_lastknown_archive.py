@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from gateway.lastknown.store import Kept, Name
 from gateway.loader import OriginLoader
 from gateway.model import Board, SnapshotKey, Target
 from gateway.periods import Season, calendar_for
-from tests.fakes import FakeClock, FakeOrigin
+from tests.fakes import FakeClock, FakeOrigin, settle
 from tests.unit.lastknown.stores import FakeStore
 
 MIDNIGHT = datetime(2026, 3, 19, tzinfo=UTC).timestamp()
@@ -325,6 +326,25 @@ async def test_a_final_period_is_served_while_no_node_answers_and_nodes_are_aske
     assert 2 <= origin.calls["window"] - 8 <= 3
     with pytest.raises(OriginTimeout):
         await archived.top("day", "2026-01-01")
+
+
+async def test_an_origin_that_hangs_does_not_use_up_the_time_there_is_for_the_archive(
+    store: FakeStore, origin: FakeOrigin, archived: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.archive._PATIENCE_S", 0.001)
+    gate = origin.hold()
+    for _ in range(3):
+        assert (await archived.top("day", "2026-03-18")).content.total == 250
+    await settle()
+    assert (origin.calls["window"] - 8, origin.running) == (1, 0), "asked once, and left alone"
+    unarchived = asyncio.create_task(archived.top("day", "2026-03-01"))
+    leaving = asyncio.create_task(archived.top("day", "2026-03-02"))
+    await asyncio.sleep(0.01)
+    leaving.cancel()
+    await settle()
+    assert origin.running == 1
+    gate.set()
+    assert (await unarchived).content.total == 0, "what is not archived is waited for"
 
 
 async def test_a_store_that_cannot_say_is_no_word_that_there_is_no_archive(
