@@ -6,7 +6,7 @@ CONFIG ?= gateway.example.toml
 SCENARIO ?= game_client
 MINUTES ?= 15
 
-.PHONY: help demo test check serve load bench soak lock clean system
+.PHONY: help demo test lowest check serve load bench soak lock clean system
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +31,10 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev system
 	.ci/test
 
+## make lowest  what uses a library most, against the lowest versions that pyproject.toml allows
+lowest: $(VENV)/.dev system
+	.ci/lowest
+
 ## make check   format, lint, types, unit tests: seconds
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -54,7 +58,7 @@ bench: $(VENV)/.dev system
 soak: $(VENV)/.dev system
 	$(BIN)/python -m loadtests.soak --minutes $(MINUTES)
 
-## make lock    pin what pyproject.toml asks for, newest versions; then run the tests
+## make lock    pin what pyproject.toml asks for, newest versions; then run the tests (make test lowest)
 lock: $(VENV)/.dev
 	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --universal --python-version 3.11 --no-header --no-annotate \
 	  -o requirements.txt

@@ -63,7 +63,7 @@ def _row(key: str, field: FieldInfo) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.get_default(call_default_factory=True)
+    value = field.get_default(call_default_factory=True, validated_data={})
     if field.is_required() or value is PydanticUndefined:
         return "required"
     if value is None:

