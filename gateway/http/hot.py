@@ -103,7 +103,7 @@ class Prepared:
 class HotAnswers:
     """Prepared answers by raw path and query string, at most ``KEPT_ANSWERS``, the oldest dropped first.
 
-    They are a second at most away from being made again, so that a flood of invented queries costs the others a few
+    They are a second at most away from being made again, so that a flood of other spellings costs the others a few
     microseconds and no Redis read.
     """
 

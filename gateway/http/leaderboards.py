@@ -26,7 +26,8 @@ from gateway.readpath import Reply
 
 _KEPT_NAMES = 1024
 _KEPT_TARGET_BYTES = 512
-"""Longer request targets are not prepared for the hot path: nobody polls them, and they would make its bound soft."""
+"""Longer request targets are not prepared for the hot path: nobody polls them, and they would make its bound soft. Nor
+are those with parameters that mean nothing: they would be second entries of one answer, and clients can invent them."""
 
 
 class Reads(Protocol):
@@ -152,7 +153,7 @@ class Leaderboards:
         scope, now = exchange.scope, self._monotonic()
         until = reply.fresh_until if again.boundary == inf else min(reply.fresh_until, now + SHOWN_S)
         key = (scope["raw_path"], scope["query_string"])
-        if until <= now or len(key[0]) + len(key[1]) > _KEPT_TARGET_BYTES:
+        if until <= now or len(key[0]) + len(key[1]) > _KEPT_TARGET_BYTES or not params.knows_all(kind, key[1]):
             return
         tally = self._tally
         prepared = Prepared(

@@ -58,6 +58,11 @@ def parse(route: Route, query: bytes) -> Params:
     return _parse(route, query)
 
 
+def knows_all(route: Route, query: bytes) -> bool:
+    """Return whether a query string says nothing that the route ignores."""
+    return not query or all(name in KNOWN[route] for name, _ in _pairs(query))
+
+
 def _parse(route: Route, query: bytes) -> Params:
     given, members = _collect(KNOWN[route], query)
     period = _period(given.get(b"period"))

@@ -115,15 +115,26 @@ async def test_near_a_boundary_an_answer_is_repeated_for_a_second_at_most() -> N
     assert len(site.reads.queries) == 2
 
 
-async def test_a_flood_of_invented_queries_keeps_a_bounded_number_of_answers() -> None:
+async def test_parameters_that_mean_nothing_make_no_second_entry_and_push_nothing_out() -> None:
+    site = Site()
+    await site.get(TOP)
+    await site.get(f"{TOP}?limit=5&period")  # refused
+    for number in range(1100):
+        assert (await site.get(f"{TOP}?x={number}")).body == BODY.form("identity")
+        await site.get(f"{TOP}?limit=5&%78={number}")
+    assert list(site.app._hot._kept) == [(TOP.encode(), b"")]
+    assert site.count("gateway_reads_total", "top", "hit") == 2201
+
+
+async def test_a_flood_of_other_spellings_keeps_a_bounded_number_of_answers() -> None:
     site = Site()
     for number in range(3000):
-        await site.get(f"{TOP}?x={number}")
-    assert len(site.app._hot) <= 1024
+        await site.get(f"{TOP}?limit={'0' * (number // 100)}{number % 100 + 1:03}")
+    assert len(site.app._hot) == 1024
     for number in range(2000):
         await site.get(TOP, [("Accept-Encoding", f"gzip, x{number}")])
     assert len(site.app._leaderboards._codings) <= 256
-    long = f"{TOP}?x={'a' * 600}"
+    long = f"{TOP}?limit={'0' * 600}7"
     for _ in range(2):
         before = len(site.reads.queries)
         await site.get(long)
@@ -133,8 +144,8 @@ async def test_a_flood_of_invented_queries_keeps_a_bounded_number_of_answers() -
 async def test_answers_that_no_longer_hold_make_room_first() -> None:
     site = Site()
     for number in range(1000):
-        await site.get(f"{TOP}?x={number}")
+        await site.get(f"{TOP}?limit={'0' * (number // 100)}{number % 100 + 1:03}")
     site.clock.advance(2)
-    for number in range(400):
-        await site.get(f"{TOP}?y={number}")
-    assert len(site.app._hot) == 400
+    for number in range(100):
+        await site.get(f"{TOP}?limit={number + 1}")
+    assert len(site.app._hot) == 1000 - 4 * 100 + 100
