@@ -22,13 +22,17 @@ from gateway.model import SnapshotKey
 _SLOT_BYTES = 600
 """What a slot, its key and its place in the map take besides the content."""
 
+_GROWN = 3
+"""The least a slot weighs, in its rows: with one body and its compressed forms, which are made after it came in."""
+
 
 @dataclass(slots=True)
 class Slot:
     """What is known of one key: its snapshot, and how its last loads ended.
 
     ``error`` and ``failures`` describe the loads since the last good one; ``held_until`` is monotonic.
-    ``restored``: the snapshot comes from a former process and nothing was loaded since.
+    ``restored``: the snapshot comes from a former process and nothing was loaded since. ``weighed`` is what it weighed
+    when the store last looked.
     """
 
     snapshot: Snapshot | None = None
@@ -36,6 +40,7 @@ class Slot:
     error: GatewayError | None = None
     held_until: float = 0.0
     restored: bool = False
+    weighed: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -58,7 +63,9 @@ class Store:
         self.evicted = 0
 
     def _weigh(self, slot: Slot) -> int:
-        return max(slot.size_bytes, self._least)
+        rows_bytes = len(slot.snapshot.content.rows) if slot.snapshot else 0
+        slot.weighed = max(slot.size_bytes, _GROWN * rows_bytes + _SLOT_BYTES, self._least)
+        return slot.weighed
 
     def __len__(self) -> int:
         """Return how many slots there are."""
@@ -75,9 +82,14 @@ class Store:
         yield from self._others.values()
 
     def get(self, key: SnapshotKey) -> Slot | None:
-        """Return the slot of this key, marked as used."""
+        """Return the slot of this key, marked as used; one that grew since it was weighed may push others out."""
         slot = self._pinned.get(key)
-        return slot if slot is not None else self._others.get(key)
+        if slot is not None:
+            return slot
+        slot = self._others.get(key)
+        if slot is not None and slot.size_bytes > slot.weighed:
+            self._put_other(key, slot)
+        return slot
 
     def put(self, key: SnapshotKey, slot: Slot, *, pinned: bool) -> None:
         """Keep this slot under this key, weighed anew.

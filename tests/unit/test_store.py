@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from gateway.encode import Content, Snapshot
 from gateway.model import SnapshotKey
 from gateway.store import Slot, Store
@@ -61,6 +63,24 @@ def test_a_slot_that_grew_is_weighed_anew() -> None:
     grown.snapshot = slot(60_000).snapshot
     store.put(key("grown"), grown, pinned=False)
     assert store.size_bytes <= 50_000
+
+
+def test_slots_that_grow_by_the_bodies_asked_of_them_stay_within_the_bytes() -> None:
+    bound = 1_000_000
+    store = Store(max_entries=1_000, max_bytes=bound)
+    for n in range(40):
+        rows = [b'{"member":"%b"}' % random.Random(f"{n}-{row}").randbytes(50).hex().encode() for row in range(100)]
+        content = Content(b'{"as_of":"', 1, rows, 100, 0.0)
+        store.put(key(f"clan-{n}"), Slot(Snapshot(key("any"), content, began=0.0, as_of=0.0)), pinned=False)
+        for limit in range(100, 90, -1):
+            found = store.get(key(f"clan-{n}"))
+            assert found is not None
+            assert found.snapshot is not None
+            rendering = found.snapshot.content.rendering(1, limit, stale=False)
+            rendering.form("gzip")
+            rendering.form("br")
+        assert store.size_bytes <= bound * 1.1
+    assert len(store) > 3
 
 
 def test_a_new_period_unpins_the_former_one() -> None:
