@@ -52,7 +52,8 @@ class KeeperLimits:
 
 class _Saved(NamedTuple):
     digest: bytes
-    as_of: float
+    began: float
+    """Monotonic: by the wall clock, which may be set back, a board just read could look as old as the one saved."""
 
 
 class _Due(NamedTuple):
@@ -155,14 +156,14 @@ class Keeper:
     def _due(self, snapshot: Snapshot) -> _Due | None:
         """Return what is to be saved, if the snapshot has to be."""
         saved = self._saved.get(snapshot.key)
-        if saved is not None and snapshot.as_of <= saved.as_of:
+        if saved is not None and snapshot.began <= saved.began:
             return None
         target = self._selection.kept(snapshot.key)
         if target is None:
             return None
         digest = _digest(snapshot)
         again_s = min(_AGAIN_S, self._limits.keep_s / 4)
-        if saved is not None and digest == saved.digest and snapshot.as_of < saved.as_of + again_s:
+        if saved is not None and digest == saved.digest and snapshot.began < saved.began + again_s:
             return None
         return _Due(target, snapshot, digest)
 
@@ -179,14 +180,14 @@ class Keeper:
             return error
         if saved:
             self._count_saved[0] += 1
-            self._saved[snapshot.key] = _Saved(digest, snapshot.as_of)
+            self._saved[snapshot.key] = _Saved(digest, snapshot.began)
         else:
             self._count_younger[0] += 1
         return None
 
     async def _restore(self, targets: Iterable[Target], adopt: Adopt) -> None:
         def note(target: Target, snapshot: Snapshot) -> None:
-            self._saved[snapshot.key] = _Saved(_digest(snapshot), snapshot.as_of)
+            self._saved[snapshot.key] = _Saved(_digest(snapshot), snapshot.began)
             adopt(target, snapshot)
 
         try:

@@ -397,6 +397,18 @@ async def test_a_lagging_node_never_takes_a_board_back_in_time(world: World) -> 
     assert lagging.age_s == pytest.approx(10)
 
 
+async def test_a_wall_clock_set_back_does_not_make_a_read_out_of_step_look_older_than_it_is(world: World) -> None:
+    await world.read()
+    world.clock.advance(10)
+    world.clock.move_wall(-3600)
+    world.origin.put(b"lb:s", {"new": 9999})
+    world.origin.stale_since = world.clock.wall() - 3
+    reply = await world.read()
+    assert reply.stale
+    assert body(reply)["entries"][0]["member"] == "new"
+    assert reply.age_s == pytest.approx(3)
+
+
 async def test_a_stale_reply_may_be_repeated_until_its_whole_seconds_change(world: World) -> None:
     world.origin.stale_since = world.clock.wall() - 30.25
     reply = await world.read()

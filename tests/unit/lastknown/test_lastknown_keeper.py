@@ -185,6 +185,18 @@ async def test_what_was_read_under_a_clock_an_hour_fast_does_not_keep_newer_boar
     assert b'"score":2' in store.kept[RACE].blob
 
 
+async def test_a_wall_clock_set_back_does_not_keep_this_process_from_saving(
+    clock: FakeClock, store: FakeStore, instance: Instance
+) -> None:
+    instance.hold("race", {"ann": 1})
+    await instance.keeper.save()
+    clock.advance(100)
+    clock.move_wall(-3600)
+    instance.hold("race", {"ann": 2})
+    await instance.keeper.save()
+    assert b'"score":2' in store.kept[RACE].blob
+
+
 async def test_only_tops_of_configured_boards_are_saved(store: FakeStore, instance: Instance) -> None:
     instance.hold("race", {"ann": 1}, first=101)
     instance.hold("clan-red", {"ann": 1})
