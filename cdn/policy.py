@@ -139,16 +139,12 @@ def finished(
 
 
 def uncached(dialects: Collection[Dialect] = ()) -> Headers:
-    """Return the fields of an answer that nobody keeps: member, neighbors, members, a board read from the primary."""
-    return [PRIVATE_NO_STORE if "fastly" in dialects else NO_STORE]
+    """Return the fields of an answer that nobody keeps: member, neighbors, members, a board read from the primary.
 
-
-def error(dialects: Collection[Dialect] = ()) -> Headers:
-    """Return the fields of every error but an unknown leaderboard: kept by nobody, or an outage would outlast itself.
-
-    A status alone may be enough for a cache to keep an answer for a time of its own choice (RFC 9111 §4.2.2).
+    Every error but an unknown leaderboard has them, too, or an outage would outlast itself: a status alone may be
+    enough for a cache to keep an answer for a time of its own choice (RFC 9111 §4.2.2).
     """
-    return uncached(dialects)
+    return [PRIVATE_NO_STORE if "fastly" in dialects else NO_STORE]
 
 
 def board_not_found() -> Headers:

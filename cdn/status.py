@@ -30,8 +30,3 @@ def cache_status(outcome: Ended, *, stored: bool = True, age_s: float = 0.0) -> 
     if outcome == "joined":
         return forwarded + b"; collapsed"
     return forwarded + b"; stored" if stored and outcome == "miss" else forwarded
-
-
-def bypassed() -> bytes:
-    """Return the value for a read that never looks into the store (RFC 9211 §2.2: ``bypass``)."""
-    return CACHE + b"; fwd=bypass"

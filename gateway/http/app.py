@@ -29,7 +29,7 @@ from gateway.http.leaderboards import Leaderboards, Reads
 from gateway.http.members import Members
 from gateway.http.pages import Pages
 from gateway.http.problems import problem_of
-from gateway.http.responses import Responses, options, problem
+from gateway.http.responses import Responses
 from gateway.http.tally import CLIENT_CLOSED, Label, Tally
 from gateway.model import Outcome
 from gateway.readpath import Readiness
@@ -62,6 +62,7 @@ class HttpApp:
         self._draining = False
         self._monotonic, self._wall = clock.monotonic, clock.wall
         self._random_bits = random_bits
+        self._responses = responses
         self._access = access if access.enabled else None
         self._tally = Tally(counters)
         self._hot = HotAnswers()
@@ -144,7 +145,7 @@ class HttpApp:
         self._tally.responses("refused", found.status)[0] += 1
         unread: Scope = {"client": client, "headers": [], "method": "-", "path": "-", "query_string": b""}
         self._log(unread, "refused", found.status, None, self._monotonic())
-        return problem(found, new_id(self._random_bits))
+        return self._responses.problem(found, new_id(self._random_bits))
 
     async def _slowly(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         exchange.last = self._draining
@@ -161,7 +162,7 @@ class HttpApp:
             # The server stops and waited long enough. The task ends right here, so nothing else is held up.
             error = OriginUnavailable("The gateway is stopping.")
         kept = isinstance(error, LeaderboardNotFound) and exchange.label not in _MEMBER_ROUTES
-        await exchange.reply(problem(problem_of(error), exchange.request_id, cacheable=kept))
+        await exchange.reply(self._responses.problem(problem_of(error), exchange.request_id, cacheable=kept))
         self._note(exchange)
 
     def _note(self, exchange: Exchange) -> None:
@@ -173,12 +174,14 @@ class HttpApp:
         raw_path: bytes = exchange.scope["raw_path"]
         check_target(raw_path, exchange.scope["query_string"])
         if raw_path == SERVER_WIDE and exchange.method == "OPTIONS":
-            return options(exchange.request_id, preflight=exchange.is_preflight)
+            return self._responses.options(exchange.request_id, preflight=exchange.is_preflight)
         if not raw_path.startswith(b"/v1/") and b"%" not in raw_path:
             return await self._pages.answer(exchange, receive, send)
         path = paths.parse(raw_path)
         exchange.label = path.route
-        return exchange.options() or await self._leaderboards.answer(exchange, path)
+        if exchange.asks_options():
+            return self._responses.options(exchange.request_id, preflight=exchange.is_preflight)
+        return await self._leaderboards.answer(exchange, path)
 
 
 def _nothing(_key: object) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from gateway.errors import MethodNotAllowed
 from gateway.http import ids
 from gateway.http.answers import CLOSE, EMPTY, Answer, Scope, Send, header, whole_of
-from gateway.http.responses import options
 from gateway.http.tally import Label
 from gateway.model import Outcome
 
@@ -57,13 +56,11 @@ class Exchange:
         """The caller's X-Request-Id if there is one and it is well formed, else a new one."""
         return ids.request_id(self.scope, self._bits)
 
-    def options(self) -> Answer | None:
-        """Return the answer to OPTIONS, None to what reads; raise ``MethodNotAllowed`` for all else."""
-        if self.method in {"GET", "HEAD"}:
-            return None
-        if self.method != "OPTIONS":
+    def asks_options(self) -> bool:
+        """Tell OPTIONS from what reads; raise ``MethodNotAllowed`` for all else."""
+        if self.method not in {"GET", "HEAD", "OPTIONS"}:
             raise MethodNotAllowed
-        return options(self.request_id, preflight=self.is_preflight)
+        return self.method == "OPTIONS"
 
     @property
     def is_preflight(self) -> bool:

@@ -52,10 +52,12 @@ class Pages:
         self._index = self._constant({"name": "leaderboard-gateway", "version": __version__, "links": _LINKS}, codings)
         self._openapi = self._constant(document(), codings)
         pages = [
-            _Page("/", "index", lambda exchange: self._index.pick(exchange.scope["headers"])),
-            _Page("/openapi.json", "openapi", lambda exchange: self._openapi.pick(exchange.scope["headers"])),
-            _Page("/livez", "livez", self._livez),
-            _Page("/readyz", "readyz", self._readyz),
+            _Page("/", "index", lambda exchange: self._index.pick(exchange.scope["headers"]), responses),
+            _Page(
+                "/openapi.json", "openapi", lambda exchange: self._openapi.pick(exchange.scope["headers"]), responses
+            ),
+            _Page("/livez", "livez", self._livez, responses),
+            _Page("/readyz", "readyz", self._readyz, responses),
         ]
         # Never a redirect: an edge would keep it, and a client would follow it with its member id in the wrong place.
         self._router = Router([Route(page.path, page) for page in pages], redirect_slashes=False, default=_nowhere)
@@ -95,15 +97,19 @@ class Pages:
 class _Page:
     """One path as an ASGI application, which is what Starlette's router takes besides functions."""
 
-    def __init__(self, path: str, label: Label, answer: Callable[[Exchange], Answer]) -> None:
+    def __init__(self, path: str, label: Label, answer: Callable[[Exchange], Answer], responses: Responses) -> None:
         self.path = path
         self._label = label
         self._answer = answer
+        self._responses = responses
 
     async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
         exchange: Exchange = scope[EXCHANGE]
         exchange.label = self._label
-        scope[ANSWER] = exchange.options() or self._answer(exchange)
+        if exchange.asks_options():
+            scope[ANSWER] = self._responses.options(exchange.request_id, preflight=exchange.is_preflight)
+        else:
+            scope[ANSWER] = self._answer(exchange)
 
 
 async def _nowhere(_scope: Scope, _receive: Receive, _send: Send) -> None:

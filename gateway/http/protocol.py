@@ -4,7 +4,8 @@ Knows: uvicorn's protocol class, the parser's errors, how a connection ends with
 Must not know: routes, leaderboards, what an accepted request means.
 
 uvicorn answers what its parser refuses in plain text, in front of whatever is still being answered, keeps request heads
-of any length in memory and for any time, and cuts a target at ``#``. Here a refusal is a problem document, takes its
+of any length in memory and for any time, takes trailers for fields of the head, waits for ever once something other than
+a head arrived or for a client that does not read, and cuts a target at ``#``. Here a refusal is a problem document, takes its
 turn behind the requests before it, and ends the connection. What the client still sends is then read and thrown away
 for a moment: closing with unread bytes makes the kernel send a reset, which can overtake the answer.
 """
@@ -28,11 +29,17 @@ TARGET_LIMIT_BYTES = 64 * 1024 - 1
 HEAD_LIMIT_BYTES = 64 * 1024
 """How much of one head may arrive after the chunk it began in; a chunk is 256 KiB at most."""
 
+BODY_LIMIT_BYTES = 1024 * 1024
+"""How much of one body, its chunks' heads and trailers included, is read to come to the next request."""
+
 HEADERS_LIMIT = 128
 PIPELINE_LIMIT = 64
 """Requests that wait behind the one being answered; a client that sends more has to ask for the rest again."""
 
 HEAD_TIMEOUT_S = 30.0
+READER_TIMEOUT_S = 60.0
+"""How long answers wait for a client that does not read them."""
+
 LINGER_S = 1.0
 
 Refuse = Callable[[GatewayError, Peer], Answer]
@@ -46,11 +53,15 @@ class GatewayProtocol(HttpToolsProtocol):
     _head_open = False
     """Whether the request line or headers are arriving."""
     _in_body = False
-    _head_bytes = 0
+    _began = False
+    """Whether the head or body that is arriving began in the chunk that is being parsed."""
+    _part_bytes = 0
+    """How much of the head or body that is arriving came after the chunk it began in."""
     _deaf = False
     """Whether what still arrives is thrown away."""
     _refusal: GatewayError | None = None
     _deadline: asyncio.TimerHandle | None = None
+    _reader_deadline: asyncio.TimerHandle | None = None
     _running: RequestResponseCycle | None = None
     """The request that is being answered; others may be lined up behind it."""
     _dated: list[tuple[bytes, bytes]] | None = None
@@ -66,6 +77,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everyone whose answer was on its way; uvicorn tells only the request that arrived last."""
         self._stop_waiting()
+        if self._reader_deadline is not None:
+            self._reader_deadline.cancel()
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -80,8 +93,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """Parse what arrived, unless the connection is already ending."""
         if self._deaf:
             return
-        self._unset_keepalive_if_required()
-        went_on = self._head_open
+        self._began = False
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -92,14 +104,14 @@ class GatewayProtocol(HttpToolsProtocol):
             # What does not begin with a letter is not HTTP at all: a TLS handshake, most often.
             self._refuse(self._refusal or (_parser_refusal(error) if data[:1].isalpha() else _MALFORMED))
         else:
-            if self._head_open:
-                self._count_head(len(data) if went_on else 0)
+            if self._head_open or self._in_body:
+                self._count(0 if self._began else len(data))
 
-    def _count_head(self, arrived_bytes: int) -> None:
-        self._head_bytes += arrived_bytes
-        if self._head_bytes > HEAD_LIMIT_BYTES:
+    def _count(self, arrived_bytes: int) -> None:
+        self._part_bytes += arrived_bytes
+        if self._part_bytes > (BODY_LIMIT_BYTES if self._in_body else HEAD_LIMIT_BYTES):
             self._refuse(InvalidParameter(f"The request's head is over {HEAD_LIMIT_BYTES // 1024} KiB."))
-        elif self._deadline is None:
+        elif self._head_open and self._deadline is None:
             self._wait_for_head()
 
     def _wait_for_head(self) -> None:
@@ -110,15 +122,47 @@ class GatewayProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
+    # --- clients that do not read ---------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read, for a while."""
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        """Go on; a connection that is to end still has its last bytes to get rid of."""
+        super().resume_writing()
+        if self._reader_deadline is not None and self.cycle.keep_alive:
+            self._reader_deadline.cancel()
+            self._reader_deadline = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close, as soon as the client has read what was sent: a transport alone would wait for that for ever."""
+        self._wait_for_reader()
+        super().timeout_keep_alive_handler()
+
+    def _wait_for_reader(self) -> None:
+        if self._reader_deadline is None:
+            self._reader_deadline = self.loop.call_later(READER_TIMEOUT_S, self.transport.abort)
+
+    def linger(self) -> None:
+        """Say that nothing more will come, and close once the client had a moment to read what did."""
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.timeout_keep_alive_handler)
+
     # --- the parser's callbacks ---------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
+        # Only a head ends the time for idling: neither what is left of a body nor empty lines are a request.
+        self._unset_keepalive_if_required()
         self._in_body = False
         self._long_url = None
-        self._head_open = True
-        self._head_bytes = 0
+        self._head_open = self._began = True
+        self._part_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the target: nearly always all of it."""
@@ -130,6 +174,11 @@ class GatewayProtocol(HttpToolsProtocol):
             self._long_url += url  # in place: bytes would be copied whole for every byte that dribbles in
         if len(url if self._long_url is None else self._long_url) > TARGET_LIMIT_BYTES:
             raise self._refused(UriTooLong())
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head; trailers mean nothing here (RFC 9110 §6.5.1), and there is no end to them."""
+        if self._head_open:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Check the target's form, then let uvicorn start the request or line it up."""
@@ -145,8 +194,10 @@ class GatewayProtocol(HttpToolsProtocol):
             raise self._refused(InvalidParameter("A request target has no fragment; # in an id is written %23."))
         if len(self.headers) > HEADERS_LIMIT:
             raise self._refused(InvalidParameter(f"A request has at most {HEADERS_LIMIT} header fields."))
+        self._unset_keepalive_if_required()  # an answer may have set it since the head began
         super().on_headers_complete()
-        self._in_body = True
+        self._in_body = self._began = True
+        self._part_bytes = 0
         cycle = self.cycle
         scope: Any = self.scope
         # Not the cycle, which knows the scope: a ring would keep every request until the collector finds it.
@@ -157,6 +208,8 @@ class GatewayProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINE_LIMIT:
             cycle.keep_alive = False
             self._deaf = True
+        if not cycle.keep_alive:
+            self._wait_for_reader()
 
     def on_message_complete(self) -> None:
         """End a request."""
@@ -232,9 +285,11 @@ class GatewayProtocol(HttpToolsProtocol):
     def _end_after_body(self) -> None:
         """A body that cannot be read belongs to a request that is, or was, answered: only the connection ends."""
         if self.cycle.response_complete:
-            self.transport.close()
+            self._unset_keepalive_if_required()
+            self.linger()
         else:
             self.cycle.keep_alive = False
+            self._wait_for_reader()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle if isinstance(cycle, RequestResponseCycle) else None
@@ -267,10 +322,7 @@ class Refusal:
         fields = [*self._protocol.server_state.default_headers, *answer.headers, CLOSE]
         lines = b"".join(b"%b: %b\r\n" % field for field in fields)
         transport.write(STATUS_LINE[answer.status] + lines + b"\r\n" + (b"" if self._head_only else answer.content))
-        self._protocol.flow.resume_reading()
-        if transport.can_write_eof():
-            transport.write_eof()
-        self._protocol.loop.call_later(LINGER_S, transport.close)
+        self._protocol.linger()
 
 
 def _parser_refusal(error: Exception) -> GatewayError:

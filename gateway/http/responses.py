@@ -33,7 +33,8 @@ class Responses:
         # Not those of boards that nobody may keep: that they exist is no secret of the moment.
         kept = [self._lives[board.name] for board in boards if board.cache_top]
         self._catalogue = policy.shortest(kept) if kept else Lives(dialects=dialects)
-        self.member_fields: Headers = [*CONTENT, *CORS, *policy.uncached()]
+        self._uncached = policy.uncached(dialects)
+        self.member_fields: Headers = [*CONTENT, *CORS, *self._uncached]
         """What every answer has that nobody keeps, but for its length, its id and its instant."""
 
     def snapshot(self, reply: Reply, etag: bytes, resolution: Resolution, boundary: float, wall: float) -> Headers:
@@ -71,34 +72,32 @@ class Responses:
 
     def uncached_snapshot(self, reply: Reply, request_id: bytes) -> Headers:
         """Return the fields of a top that nobody may keep, since its board is read from the primary."""
-        return [*policy.uncached(), policy.VARY, *_as_of(reply), *CORS, (b"x-request-id", request_id)]
+        return [*self._uncached, policy.VARY, *_as_of(reply), *CORS, (b"x-request-id", request_id)]
 
     def own(self, request_id: bytes, *, retry_after_s: int | None = None) -> Headers:
         """Return the fields of an answer about the gateway itself (health) but its length."""
         retry = [] if retry_after_s is None else [(b"retry-after", b"%d" % retry_after_s)]
         return [*self.member_fields, *retry, (b"x-request-id", request_id)]
 
+    def options(self, request_id: bytes, *, preflight: bool) -> Answer:
+        """Return the answer to OPTIONS; a browser's preflight is told more, and only it (Fetch §3.3.3)."""
+        fields = [ALLOW, *(PREFLIGHT if preflight else CORS), *self._uncached, (b"x-request-id", request_id)]
+        return Answer(204, fields)
 
-def options(request_id: bytes, *, preflight: bool) -> Answer:
-    """Return the answer to OPTIONS; a browser's preflight is told more, and only it (Fetch §3.3.3)."""
-    fields = [ALLOW, *(PREFLIGHT if preflight else CORS), *policy.error(), (b"x-request-id", request_id)]
-    return Answer(204, fields)
-
-
-def problem(found: Problem, request_id: bytes, *, cacheable: bool = False) -> Answer:
-    """Return a problem's answer; ``cacheable`` where caches may keep that there is no such leaderboard."""
-    fields: Headers = [(b"content-type", MEDIA_TYPE), NO_RANGES, *CORS]
-    if cacheable:
-        fields += policy.board_not_found()
-    else:
-        fields += [*policy.error(), (b"x-request-id", request_id)]
-    if found.status == 405:
-        fields.append(ALLOW)
-    if found.retry_after_s is not None:
-        fields.append((b"retry-after", b"%d" % found.retry_after_s))
-    if found.as_of is not None:
-        fields.append((b"leaderboard-as-of", rfc3339(found.as_of)))
-    return Answer(found.status, fields, found.body)
+    def problem(self, found: Problem, request_id: bytes, *, cacheable: bool = False) -> Answer:
+        """Return a problem's answer; ``cacheable`` where caches may keep that there is no such leaderboard."""
+        fields: Headers = [(b"content-type", MEDIA_TYPE), NO_RANGES, *CORS]
+        if cacheable:
+            fields += policy.board_not_found()
+        else:
+            fields += [*self._uncached, (b"x-request-id", request_id)]
+        if found.status == 405:
+            fields.append(ALLOW)
+        if found.retry_after_s is not None:
+            fields.append((b"retry-after", b"%d" % found.retry_after_s))
+        if found.as_of is not None:
+            fields.append((b"leaderboard-as-of", rfc3339(found.as_of)))
+        return Answer(found.status, fields, found.body)
 
 
 def _cache_status(reply: Reply) -> tuple[bytes, bytes]:

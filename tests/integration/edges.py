@@ -141,7 +141,11 @@ class Origin:
             well = self.state != "error" or path == "/livez"
             return (200 if well else 503), policy.uncached(), b"{}"
         if self.state == "error":
-            return 503, [*policy.error(), (b"retry-after", b"1"), (b"x-request-id", b"of-one-client")], b'{"code":"x"}'
+            return (
+                503,
+                [*policy.uncached(), (b"retry-after", b"1"), (b"x-request-id", b"of-one-client")],
+                b'{"code":"x"}',
+            )
         if "/members" in path:
             return 200, policy.uncached(), BODY
         kind = policy.stale if self.state == "stale" else policy.fresh

@@ -160,7 +160,7 @@ def test_a_refresh_behind_a_stale_answer_delays_that_connection_by_no_more_than_
 @pytest.mark.parametrize("status", [400, 404, 405, 414, 500, 503, 504])
 def test_an_error_is_never_kept_and_the_next_good_answer_is_seen_at_once(front: Front, status: int) -> None:
     target = top(f"errs{status}")
-    front.origin.overrides[target] = (status, policy.error())
+    front.origin.overrides[target] = (status, policy.uncached())
     assert get(front.port, target).status == status
     del front.origin.overrides[target]
     assert get(front.port, target).status == 200
@@ -209,7 +209,7 @@ def test_a_board_that_is_broken_shows_it_at_once_past_the_stale_window(front: Fr
     target = top("broken")
     assert get(front.port, target).status == 200
     time.sleep(PAST_STALE_WINDOW_S)
-    front.origin.overrides[target] = (500, policy.error())
+    front.origin.overrides[target] = (500, policy.uncached())
     assert get(front.port, target).status == 500
 
 

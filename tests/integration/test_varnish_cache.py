@@ -113,7 +113,7 @@ def test_an_answer_with_an_age_is_kept_all_the_same(front: Front) -> None:
 
 
 def test_a_503_lets_a_crowd_through_neither_one_by_one_nor_all_at_once(front: Front) -> None:
-    front.origin.overrides[top("nothing")] = (503, [*policy.error(), (b"x-request-id", b"of-one-client")])
+    front.origin.overrides[top("nothing")] = (503, [*policy.uncached(), (b"x-request-id", b"of-one-client")])
     front.origin.delay_s = 0.2
     began = time.monotonic()
     replies = crowd(front.port, top("nothing"), CLIENTS)
@@ -130,7 +130,7 @@ def test_a_503_lets_a_crowd_through_neither_one_by_one_nor_all_at_once(front: Fr
 @pytest.mark.parametrize("status", [400, 404, 405])
 def test_a_caller_s_error_is_not_kept_and_does_not_switch_keeping_off(front: Front, status: int) -> None:
     target = top(f"errs{status}")
-    front.origin.overrides[target] = (status, policy.error())
+    front.origin.overrides[target] = (status, policy.uncached())
     assert [get(front.port, target).status for _ in range(2)] == [status] * 2
     assert front.origin.count() == 2
     front.origin.overrides.clear()

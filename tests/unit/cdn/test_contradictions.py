@@ -73,7 +73,6 @@ def test_no_answer_of_the_policy_combines_s_maxage_or_tags_with_what_excludes_th
         policy.stale(lives, tags=tags),
         policy.finished(lives, tags=tags, immutable=True),
         policy.uncached(),
-        policy.error(),
         policy.board_not_found(),
         policy.uncached(dialects),
     ):

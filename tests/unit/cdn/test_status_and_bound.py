@@ -8,7 +8,7 @@ import http_sf
 import pytest
 
 from cdn.bound import Delays, staleness_bound_s
-from cdn.status import CACHE, bypassed, cache_status
+from cdn.status import CACHE, cache_status
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,6 @@ from cdn.status import CACHE, bypassed, cache_status
         (cache_status("joined"), b"leaderboard-gateway; fwd=uri-miss; collapsed"),
         (cache_status("stale", age_s=17.9), b"leaderboard-gateway; hit; ttl=-17"),
         (cache_status("stale", age_s=0.2), b"leaderboard-gateway; hit; ttl=-1"),
-        (bypassed(), b"leaderboard-gateway; fwd=bypass"),
     ],
 )
 def test_each_way_in_which_a_read_ends_has_its_value_of_rfc_9211(value: bytes, expected: bytes) -> None:
