@@ -214,3 +214,27 @@ def test_each_read_is_counted_once_by_route_and_outcome(world: World) -> None:
     assert tops["failed"] == tops["stale"] == 0
     ranks = made("member", ["/v1/leaderboards/downloads/members/boto3"] * 5)
     assert ranks == {"hit": 0, "joined": 0, "miss": 5, "stale": 0, "failed": 0}
+
+
+def test_metrics_tell_of_every_board_and_node_and_name_nothing_that_a_client_chose_and_no_address(
+    world: World,
+) -> None:
+    gateway, member = world.gateway, "a-member-that-a-client-invented"
+    assert gateway.get(f"/v1/leaderboards/family-invented/members/{member}")[0] == 404
+    assert gateway.get("/v1/leaderboards/family-invented/top")[0] == 200
+    gateway.json("/v1/leaderboards/downloads/top")
+    gateway.json("/v1/leaderboards/downloads/ranks?from=201&to=300")
+    text = gateway.metrics()
+    assert "invented" not in text
+    assert not any(f":{node.port}" in text for node in world.redis.nodes)
+    assert 0 < gateway.metric("gateway_snapshot_age_seconds", leaderboard="downloads") < 60
+    assert text.count("\ngateway_snapshot_age_seconds{") == 1, "of configured boards only"
+    assert gateway.metric("gateway_snapshots") >= 3
+    assert gateway.metric("gateway_snapshots_bytes") > 5_000
+    assert gateway.metric("gateway_flights") == gateway.metric("gateway_flight_waiters") == 0
+    for node in ("primary", "replica-0", "replica-1"):
+        assert gateway.metric("gateway_redis_node_state", shard="0", node=node, state="up") == 1
+        assert gateway.metric("gateway_redis_node_lag_seconds", shard="0", node=node) < 2
+    counted = gateway.metric("gateway_read_duration_seconds_count", route="top")
+    outcomes = gateway.metric("gateway_reads_total", route="top")
+    assert counted == outcomes > 0

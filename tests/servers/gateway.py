@@ -129,14 +129,17 @@ class Gateway(Process):
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the sum of a metric's samples that carry these labels, from the operators' address."""
-        with urllib.request.urlopen(f"{self.admin_url}/metrics", timeout=10) as reply:
-            lines = reply.read().decode().splitlines()
         total = 0.0
-        for line in lines:
+        for line in self.metrics().splitlines():
             series, _, value = line.rpartition(" ")
             if series.partition("{")[0] == name and all(f'{key}="{text}"' in series for key, text in labels.items()):
                 total += float(value)
         return total
+
+    def metrics(self) -> str:
+        """Return all metrics as text, from the operators' address."""
+        with urllib.request.urlopen(f"{self.admin_url}/metrics", timeout=10) as reply:
+            return str(reply.read().decode())
 
     def wait_ready(self, *, within_s: float = 15.0) -> None:
         """Wait until the gateway says that it is ready."""

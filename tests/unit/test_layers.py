@@ -114,3 +114,22 @@ def test_every_module_says_what_it_is_what_it_knows_and_what_it_must_not_know(pa
 @pytest.mark.parametrize("path", [*GATEWAY, *CDN], ids=module_name)
 def test_no_module_is_longer_than_can_be_read_at_once(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
+
+
+THREADS = {"threading", "concurrent", "multiprocessing", "asyncio.to_thread", "run_in_executor", "to_thread"}
+KEPT_ON_THE_LOOP = ["cachetools", "gateway.store", "gateway.encode", "gateway.readpath", "gateway.coalesce"]
+
+
+def words(path: Path) -> set[str]:
+    """Return the names that a module imports, and the attributes that it uses."""
+    tree = ast.parse(path.read_text())
+    return set(imports(path)) | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_c12_nothing_off_the_event_loops_thread_can_touch_what_is_cached() -> None:
+    """The maps that expire are not made for threads: the one thread in a gateway that answers is handed bytes."""
+    threaded = {module_name(path): path for path in GATEWAY + CDN if words(path) & THREADS}
+    commands = {"gateway.edge_cli", "gateway.demo.show"}
+    assert set(threaded) == {"gateway.lastknown.objects"} | commands
+    known = list(imports(threaded["gateway.lastknown.objects"]))
+    assert not [name for name in known if any(within(name, kept) for kept in KEPT_ON_THE_LOOP)]

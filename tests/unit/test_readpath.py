@@ -160,6 +160,13 @@ async def test_one_snapshot_serves_every_limit_and_every_range_inside_it(world: 
     assert world.origin.calls["window"] == 1
 
 
+async def test_c8_a_board_that_does_not_exist_is_remembered_like_any_other(world: World) -> None:
+    ghost = Query("top", replace(TARGET, leaderboard="ghost", key=b"lb:ghost"))
+    replies = [await world.read(ghost._replace(last=number % 100 + 1)) for number in range(1000)]
+    assert {body(reply)["total"] for reply in replies} == {0}
+    assert world.origin.calls["window"] == 1
+
+
 async def test_a_range_outside_the_top_has_a_snapshot_of_its_own(world: World) -> None:
     query = Query("ranks", TARGET, first=101, last=200)
     replies = [await world.read(query) for _ in range(3)]
@@ -575,7 +582,7 @@ async def test_a_restored_snapshot_is_last_known_until_a_load_succeeds(world: Wo
     assert slot.snapshot is not None
     slot.snapshot.began = world.clock.monotonic() - 600
     world.readpath.adopt(TARGET, slot.snapshot, restored=True)
-    assert world.readpath.readiness([TARGET], redis_up=False).last_known == 1
+    assert world.readpath.readiness([TARGET], redis_up=False) == (True, False, 0, 1, 0)
     world.origin.fail()
     assert (await world.read()).stale
     world.origin.heal()
