@@ -4,10 +4,10 @@ Knows: uvicorn's protocol class, the parser's errors, how a connection ends with
 Must not know: routes, leaderboards, what an accepted request means.
 
 uvicorn answers what its parser refuses in plain text, in front of whatever is still being answered, keeps request heads
-of any length in memory and for any time, takes trailers for fields of the head, waits for ever once something other than
-a head arrived or for a client that does not read, and cuts a target at ``#``. Here a refusal is a problem document, takes its
-turn behind the requests before it, and ends the connection. What the client still sends is then read and thrown away
-for a moment: closing with unread bytes makes the kernel send a reset, which can overtake the answer.
+of any length in memory and for any time, takes trailers for fields of the head, cuts a target at ``#``, and waits for
+ever once anything but a head arrived, or for a client that does not read. Here a refusal is a problem document, takes
+its turn behind the requests before it, and ends the connection. What the client still sends is then read and thrown
+away for a moment: closing with unread bytes makes the kernel send a reset, which can overtake the answer.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ READER_TIMEOUT_S = 60.0
 LINGER_S = 1.0
 
 Refuse = Callable[[GatewayError, Peer], Answer]
+
+
+class _Trailers(list[tuple[bytes, bytes]]):
+    """Where fields go that come behind a body: nowhere, for they mean nothing here, and there is no end to them."""
+
+    def append(self, _field: tuple[bytes, bytes]) -> None:
+        """Forget a field."""
+
+
+_TRAILERS = _Trailers()
 _MALFORMED = InvalidParameter("The request is not well-formed HTTP/1.1.")
 
 
@@ -122,7 +132,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
-    # --- clients that do not read ---------------------------------------------------------------------------------------
+    # --- clients that do not read -------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         """Wait for the client to read, for a while."""
@@ -132,14 +142,16 @@ class GatewayProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Go on; a connection that is to end still has its last bytes to get rid of."""
         super().resume_writing()
-        if self._reader_deadline is not None and self.cycle.keep_alive:
+        ends = self.transport.is_closing() or not self.cycle.keep_alive
+        if self._reader_deadline is not None and not ends:
             self._reader_deadline.cancel()
             self._reader_deadline = None
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close, as soon as the client has read what was sent: a transport alone would wait for that for ever."""
-        self._wait_for_reader()
-        super().timeout_keep_alive_handler()
+        """Close, but wait for the client to read what was sent for a while only: a transport would wait for ever."""
+        if not self.transport.is_closing():
+            self._wait_for_reader()
+            self.transport.close()
 
     def _wait_for_reader(self) -> None:
         if self._reader_deadline is None:
@@ -175,11 +187,6 @@ class GatewayProtocol(HttpToolsProtocol):
         if len(url if self._long_url is None else self._long_url) > TARGET_LIMIT_BYTES:
             raise self._refused(UriTooLong())
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head; trailers mean nothing here (RFC 9110 §6.5.1), and there is no end to them."""
-        if self._head_open:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         """Check the target's form, then let uvicorn start the request or line it up."""
         self._head_open = False
@@ -194,8 +201,10 @@ class GatewayProtocol(HttpToolsProtocol):
             raise self._refused(InvalidParameter("A request target has no fragment; # in an id is written %23."))
         if len(self.headers) > HEADERS_LIMIT:
             raise self._refused(InvalidParameter(f"A request has at most {HEADERS_LIMIT} header fields."))
-        self._unset_keepalive_if_required()  # an answer may have set it since the head began
+        if self.timeout_keep_alive_task is not None:  # an answer set it since the head began
+            self._unset_keepalive_if_required()
         super().on_headers_complete()
+        self.headers = _TRAILERS
         self._in_body = self._began = True
         self._part_bytes = 0
         cycle = self.cycle

@@ -20,6 +20,7 @@ from gateway.http import protocol
 from gateway.http.protocol import GatewayProtocol
 from gateway.model import Query
 from gateway.readpath import Reply
+from gateway.server import serving as serving_module
 from gateway.server.serving import Serving
 from tests.httplint import lint
 from tests.unit.http.driver import Site
@@ -308,6 +309,31 @@ async def test_a_body_that_cannot_be_read_ends_the_connection_after_the_answer(w
     assert (found.status, found.headers["connection"]) == (200, "close")
 
 
+async def test_trailers_are_no_fields_of_the_request(wire: Wire) -> None:
+    chunked = get(TOP, "Transfer-Encoding: chunked") + b"0\r\nIf-None-Match: *\r\n\r\n"
+    async with wire.client() as client:
+        for _ in range(2):
+            await client.send(chunked)
+            assert (await client.answer()).status == 200
+        await client.send(get(TOP, "If-None-Match: *"))
+        assert (await client.answer()).status == 304
+
+
+@pytest.mark.parametrize("piece", [b"A: b\r\n" * 10_000, b"x" * 60_000])
+async def test_a_body_without_end_ends_the_connection(wire: Wire, piece: bytes) -> None:
+    async with wire.client() as client:
+        await client.send(get("/livez", "Transfer-Encoding: chunked") + b"0\r\nB: ")
+        assert (await client.answer()).status == 200
+        await client.send(*[piece] * 40)
+        assert await client.ended() == b""
+
+
+async def test_long_heads_that_are_pipelined_are_not_taken_for_one(wire: Wire) -> None:
+    async with wire.client() as client:
+        await client.send(get(f"/livez?{'a' * 15_000}") * 50)
+        assert [(await client.answer()).status for _ in range(50)] == [200] * 50
+
+
 async def test_a_client_that_waits_for_100_continue_gets_its_answer_and_no_more(wire: Wire) -> None:
     async with wire.client() as client:
         await client.send(get("/livez", "Expect: 100-continue", "Content-Length: 5"))
@@ -362,6 +388,40 @@ async def test_a_half_sent_request_is_closed_after_a_while_and_an_idle_connectio
         assert (await client.answer()).status == 200
         await client.send(b"GET /livez HTTP/1.1\r\n")
         assert await client.ended() == b""
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve with hardly any patience; asked for in front of ``wire``."""
+    monkeypatch.setattr(serving_module, "KEEP_ALIVE_S", 0.2)
+    monkeypatch.setattr(protocol, "READER_TIMEOUT_S", 0.2)
+
+
+@pytest.mark.parametrize("headers", [["Content-Length: 1000"], ["Transfer-Encoding: chunked"], []])
+async def test_only_a_request_keeps_a_connection_from_being_idle(
+    impatient: None, wire: Wire, headers: list[str]
+) -> None:
+    piece = b"0" if headers else b"\r\n"
+    async with wire.client() as client:
+        await client.send(get("/livez", *headers))
+        assert (await client.answer()).status == 200
+        for _ in range(10):
+            await client.send(piece)
+            await asyncio.sleep(0.05)
+        assert wire.serving.connections == 0
+
+
+@pytest.mark.parametrize("headers", [[], ["Connection: close"]])
+async def test_a_client_that_does_not_read_its_answers_is_cut(impatient: None, wire: Wire, headers: list[str]) -> None:
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", wire.port))
+        client.sendall(get("/openapi.json") * 60 + get("/openapi.json", *headers))
+        await asyncio.sleep(0.05)
+        assert wire.serving.connections == 1
+        async with asyncio.timeout(5):
+            while wire.serving.connections:
+                await asyncio.sleep(0.05)
 
 
 async def test_a_slow_answer_is_not_cut_by_the_time_for_heads(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
