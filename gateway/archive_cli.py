@@ -13,7 +13,6 @@ import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from random import Random
-from typing import TypeAlias
 
 from rich.console import Console
 
@@ -31,10 +30,8 @@ from gateway.loader import OriginLoader
 from gateway.model import Target
 from gateway.replicas.build import build
 from gateway.settings import Settings
+from gateway.terminal import FAILED, Commands, consoles
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 (it has no public name)
-
-FAILED = 1
 CONNECT_S = 5.0
 """How long Redis may take to be found at start; a command is not a service that waits for it."""
 
@@ -59,7 +56,7 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace, settings: Settings, clock: Clock | None = None) -> int:
     """Run the command; return its exit status."""
-    out, err = (Console(stderr=to_stderr, highlight=False, soft_wrap=True, markup=False) for to_stderr in (False, True))
+    out, err = consoles()
     clock = clock or SystemClock()
     try:
         store = _store(settings, clock)

@@ -20,9 +20,9 @@ from gateway import __version__
 from gateway.errors import Problem, SettingsError
 from gateway.settings import Settings, load
 from gateway.settings.declared import Declared
+from gateway.terminal import INTERRUPTED
 
 BAD_SETTINGS = 2
-INTERRUPTED = 130
 
 
 class Command(NamedTuple):

@@ -18,9 +18,8 @@ from gateway.clock import Clock, SystemClock
 from gateway.demo import board
 from gateway.demo.embedded import LOOPBACK, CannotStart, find_redis_server
 from gateway.demo.show import ANYWHERE, Show, running
-from gateway.load.command import Commands
+from gateway.terminal import FAILED, Commands, consoles
 
-FAILED = 1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -43,11 +42,11 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock | None = None) -> int:
     """Run the command until a signal or the end of its time; return its exit status."""
-    out = Console(highlight=False, soft_wrap=True, markup=False)
+    out, err = consoles()
     try:
         return asyncio.run(_run(args, environ, clock or SystemClock(), out))
     except CannotStart as error:
-        Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"demo: {error.detail}")
+        err.print(f"demo: {error.detail}")
         return FAILED
 
 

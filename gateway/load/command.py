@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, NoReturn, TypeAlias
+from typing import BinaryIO, NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -27,14 +27,10 @@ from gateway.load.client import primary
 from gateway.model import Target
 from gateway.scorefile import ScoreFile, parse
 from gateway.settings import Settings
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 (it has no public name)
+from gateway.terminal import FAILED, INTERRUPTED, Commands, consoles
 
 SPANS_SHOWN = 100
 """How many spans of further bad lines are listed by number, beside the ones explained."""
-
-FAILED = 1
-INTERRUPTED = 130
 
 
 def add_parser(commands: Commands) -> argparse.ArgumentParser:
@@ -54,7 +50,7 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace, settings: Settings, clock: Clock | None = None) -> int:
     """Run the command; return its exit status."""
-    out, err = (Console(stderr=to_stderr, highlight=False, soft_wrap=True, markup=False) for to_stderr in (False, True))
+    out, err = consoles()
     clock = clock or SystemClock()
     try:
         with _interruptible():

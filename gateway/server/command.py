@@ -7,11 +7,9 @@ Must not know: how serving works.
 from __future__ import annotations
 
 import argparse
-from typing import TypeAlias
 
 from gateway.settings import Settings
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 (it has no public name)
+from gateway.terminal import Commands
 
 DEFAULT_BUILD = "gateway.app:build"
 

@@ -31,8 +31,7 @@ from gateway.server.group import Group
 from gateway.server.listeners import CannotListen, address_of, bind
 from gateway.server.order import Order
 from gateway.settings import Settings
-
-FAILED = 1
+from gateway.terminal import FAILED
 
 log = logging.getLogger(__name__)
 
