@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from gateway.errors import InvalidMember, InvalidParameter, InvalidPeriod
-from gateway.http.paths import Route, check_member
+from gateway.http.paths import Route, check_member, percent_decoded
 from gateway.model import TOP_LIMIT
 
 RANK_LIMIT = 2**53 - 1
@@ -35,7 +35,6 @@ KNOWN: dict[Route, frozenset[bytes]] = {
 }
 """Which parameters each route reads; all others are ignored there."""
 
-_BAD_ENCODING = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _KEPT_LENGTH_BYTES = 128
 _DIGITS = re.compile(r"[0-9]+")
 
@@ -111,14 +110,7 @@ def _decode(value: bytes) -> bytes | None:
     """Undo the form encoding; None if it is malformed or does not give UTF-8."""
     if b"%" not in value and value.isascii():
         return value.replace(b"+", b" ")
-    if _BAD_ENCODING.search(value) is not None:
-        return None
-    decoded = unquote_to_bytes(value.replace(b"+", b" "))
-    try:
-        decoded.decode()
-    except UnicodeDecodeError:
-        return None
-    return decoded
+    return percent_decoded(value.replace(b"+", b" "))
 
 
 def _period(value: bytes | None) -> str | None:

@@ -87,7 +87,7 @@ def _no_route(segments: list[bytes]) -> RequestError:
 
 
 def _decoded(segment: bytes) -> bytes:
-    decoded = _decode(segment)
+    decoded = percent_decoded(segment)
     if decoded is None:
         raise InvalidParameter("The path is not percent-encoded UTF-8.")
     return decoded
@@ -96,7 +96,7 @@ def _decoded(segment: bytes) -> bytes:
 def member_id(segment: bytes) -> bytes:
     """Decode a member's segment; raise ``InvalidMember`` if it is not 1 to 256 bytes of UTF-8 without controls."""
     if _PLAIN.fullmatch(segment) is None:
-        decoded = _decode(segment)
+        decoded = percent_decoded(segment)
         if decoded is None:
             raise InvalidMember("The member id is not percent-encoded UTF-8.")
         segment = decoded
@@ -114,7 +114,7 @@ def check_member(member: bytes) -> None:
 
 def leaderboard_name(segment: bytes) -> str:
     """Decode a leaderboard's segment; raise ``InvalidLeaderboard`` if it is not 1 to 128 bytes without controls."""
-    decoded = segment if _PLAIN.fullmatch(segment) is not None else _decode(segment)
+    decoded = segment if _PLAIN.fullmatch(segment) is not None else percent_decoded(segment)
     if decoded is None:
         raise InvalidLeaderboard("The leaderboard's name is not percent-encoded UTF-8.")
     if not 0 < len(decoded) <= LEADERBOARD_LIMIT_BYTES or _CONTROL.search(decoded) is not None or decoded in _DOTS:
@@ -122,7 +122,7 @@ def leaderboard_name(segment: bytes) -> str:
     return decoded.decode()
 
 
-def _decode(segment: bytes) -> bytes | None:
+def percent_decoded(segment: bytes) -> bytes | None:
     """Undo one percent-encoding; None if it is malformed or does not give UTF-8."""
     if _BAD_ENCODING.search(segment) is not None:
         return None

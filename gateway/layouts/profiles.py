@@ -15,12 +15,12 @@ from cachetools import TTLCache
 
 from gateway.clock import Clock
 from gateway.errors import OriginError, Overloaded, WrongType
+from gateway.jsontext import PROFILE_LIMIT_BYTES
 from gateway.model import Entry
 from gateway.replicas.commands import Plain
 from gateway.replicas.reads import ReplicaReads
 
 KEPT_S = 10.0
-LARGEST_BYTES = 1024
 WITHIN_S = 0.05
 """The most that profiles may add to a read: a quarter of an attempt, so that a rank is not late for its decoration."""
 KEPT_BYTES = 8 * 1024 * 1024
@@ -69,7 +69,7 @@ class Profiles:
 
 
 def _small(value: Any) -> bytes | None:
-    return value if isinstance(value, bytes) and len(value) <= LARGEST_BYTES else None
+    return value if isinstance(value, bytes) and len(value) <= PROFILE_LIMIT_BYTES else None
 
 
 def _value(known: object) -> bytes | None:
