@@ -26,6 +26,9 @@ MEMBERS = {SMALL: 10_000, LARGE: 1_000_000}
 TOP = f"/v1/leaderboards/{LARGE}/top"
 MEMBER = f"/v1/leaderboards/{LARGE}/members/pkg-{{}}"
 NEIGHBORS = f"{MEMBER}/neighbors"
+BOARD = f"/v1/leaderboards/{LARGE}"
+RANKS = f"{BOARD}/ranks?from=101&to=200"
+BATCH = f"{BOARD}/members?" + "&".join(f"member=pkg-{number}" for number in range(20))
 ROWS = b'"entries":['
 
 
@@ -192,6 +195,23 @@ def neighbors(bench: Bench) -> Contest:
     )
 
 
+def kinds(bench: Bench) -> Contest:
+    """The other kinds of read: a range beyond the top and the board itself, cached; a batch of members, not."""
+    makers: dict[str, Callable[[], Contender]] = {}
+    for kind, (target, expect) in {
+        "ranks": (RANKS, ROWS),
+        "board": (BOARD, b'"staleness_bound_s":'),
+        "batch": (BATCH, ROWS),
+    }.items():
+        makers[kind] = partial(_asked, bench.gateway, kind, target, expect)
+        makers[f"constant {kind}"] = partial(_asked, partial(bench.like, target), f"constant {kind}", target, expect)
+    return bench.contest(LINES["kinds"], makers)
+
+
+def _asked(server: Callable[[], Served], name: str, target: str, expect: bytes) -> Contender:
+    return contender(name, server().url + target, expect=expect)
+
+
 def size(bench: Bench) -> Contest:
     """Rank on a large board against a small one."""
     few, many = MEMBERS[SMALL], bench.large
@@ -280,6 +300,11 @@ LINES: Mapping[str, Sequence[Asked]] = {
         Asked("neighbors", "neighbors ±5, against constant", "gateway", "constant", 0.42),
         Asked("neighbors_naive", "neighbors against naive (two awaited calls)", "gateway", "naive", 2.5),
     ],
+    "kinds": [
+        Asked("ranks", "ranks 101 to 200, against constant", "ranks", "constant ranks"),
+        Asked("board", "the board itself, against constant", "board", "constant board"),
+        Asked("batch", "a batch of 20 members, against constant", "batch", "constant batch"),
+    ],
     "size": [Asked("size", "rank on the large board against 10,000 members", "large", "small", 0.85)],
     "outage": [
         Asked("outage", "p99 of the top while Redis is frozen, against before", "frozen", "before", None, "p99_ms")
@@ -305,6 +330,7 @@ CONTESTS: Mapping[str, Callable[[Bench], Contest]] = {
     "edge": edge,
     "rank": rank,
     "neighbors": neighbors,
+    "kinds": kinds,
     "size": size,
     "workers": workers,
     "gzip": gzip,
