@@ -116,7 +116,10 @@ class AdminProtocol(asyncio.Protocol):
             self._accept = value.decode("latin-1")
 
     def on_message_complete(self) -> None:
-        """Answer."""
+        """Answer, unless this request came with the one that is being answered."""
+        if self._answering is not None:
+            self._transport.abort()
+            return
         self._wait(again=False)
         method = self._parser.get_method()
         keep = self._parser.should_keep_alive() and not self._parser.should_upgrade()
@@ -141,9 +144,16 @@ class AdminProtocol(asyncio.Protocol):
     async def _page(self, method: bytes) -> Page:
         if method not in (b"GET", b"HEAD"):
             return document(405, {"title": "Method not allowed", "status": 405, "code": "method_not_allowed"})
-        path = urlsplit(self._target.decode("latin-1")).path
-        answer = self._pages.get(path)
+        answer = self._pages.get(_path(self._target.decode("latin-1")))
         if answer is None:
             detail = f"There are {', '.join(self._pages)}."
             return document(404, {"title": "Not found", "status": 404, "code": "not_found", "detail": detail})
         return await answer(self._accept)
+
+
+def _path(target: str) -> str:
+    """Return a target's path; a host that is none (``//[``) has none."""
+    try:
+        return urlsplit(target).path
+    except ValueError:
+        return ""

@@ -91,6 +91,7 @@ LAST = b"Connection: close\r\n\r\n"
         (b"GET /livez?x=1 HTTP/1.1\r\n", b"HTTP/1.1 200 OK", b'{"status": "ok"}'),
         (b"GET /echo HTTP/1.1\r\nAccept: text/x\r\n", b"HTTP/1.1 200 OK", b"text/x"),
         (b"GET /v1/leaderboards HTTP/1.1\r\n", b"HTTP/1.1 404 Not Found", b"There are /echo, /livez."),
+        (b"GET //[ HTTP/1.1\r\n", b"HTTP/1.1 404 Not Found", b"There are /echo, /livez."),
         (b"POST /livez HTTP/1.1\r\nContent-Length: 2\r\n", b"HTTP/1.1 405 Method Not Allowed", b"allow: GET, HEAD\r\n"),
     ],
 )
@@ -124,6 +125,10 @@ async def test_what_is_no_request_ends_the_connection(port: int, request_: bytes
     assert await exchange(port, request_) in {b"reset", b""} or request_.startswith(
         b"GET /livez HTTP/1.1\r\nConnection"
     )
+
+
+async def test_requests_that_come_at_once_are_not_taken_for_one(port: int) -> None:
+    assert await exchange(port, b"GET /livez HTTP/1.1\r\n\r\n" * 3) in {b"reset", b""}
 
 
 async def test_a_connection_that_asks_nothing_is_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
