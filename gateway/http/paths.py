@@ -63,7 +63,7 @@ def _below_board(segments: list[bytes], count: int) -> Path:
             return Path("members", name)
         case [name, b"members", member] if member:
             return Path("member", name, member)
-        case [name, b"members", member, b"neighbors"]:
+        case [name, b"members", member, b"neighbors"] if member:
             return Path("neighbors", name, member)
         case _:
             raise _no_route(segments)

@@ -58,6 +58,7 @@ def test_every_route_is_found(raw: bytes, path: Path) -> None:
         b"//v1/leaderboards",
         b"/v2/leaderboards",
         b"/v1/leaderboards%2Fdownloads",
+        BOARD + b"/members//neighbors",
     ],
 )
 def test_a_trailing_slash_or_an_unknown_path_leads_nowhere(raw: bytes) -> None:
