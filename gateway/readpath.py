@@ -156,7 +156,7 @@ class ReadPath:
     async def _wait(self, query: Query, flight: Flight[Snapshot], outcome: Outcome, slot: Slot) -> Reply:
         """Wait for a flight as its owner or a joiner; a joiner does not check freshness again."""
         if flight.waiters >= self._limits.max_waiters:
-            raise Overloaded
+            return self._stale(query, slot, Overloaded(), self._clock.monotonic())
         try:
             # No limit of its own: the load ends inside its deadline. With 10,000 callers waiting, the loop takes longer
             # to wake them all than a read does, and a limit would turn away callers whose answer is there.

@@ -35,7 +35,8 @@ PROBLEMS: tuple[type[GatewayError], ...] = (
 """Every kind of problem that a client can meet."""
 
 _CACHED = ("Cache-Control", "CDN-Cache-Control", "ETag", "Vary", "Access-Control-Allow-Origin")
-_SNAPSHOT = (*_CACHED, "Cache-Status", "Leaderboard-As-Of", "Leaderboard-Stale")
+_LISTED = (*_CACHED, "Cache-Status", "Leaderboard-As-Of")
+_SNAPSHOT = (*_LISTED, "Leaderboard-Stale")
 _UNCACHED = ("Cache-Control", "Leaderboard-As-Of", "Leaderboard-Stale", "X-Request-Id", "Access-Control-Allow-Origin")
 _OWN = ("Cache-Control", "X-Request-Id", "Access-Control-Allow-Origin")
 
@@ -72,7 +73,7 @@ def document() -> Json:
 def _paths() -> Json:
     board = "/v1/leaderboards/{leaderboard}"
     return {
-        "/v1/leaderboards": _cached("listLeaderboards", "The configured leaderboards", "Leaderboards", _CACHED),
+        "/v1/leaderboards": _cached("listLeaderboards", "The configured leaderboards", "Leaderboards", _LISTED),
         board: _snapshot("getLeaderboard", "Order, ties, period, total and staleness bound", "Leaderboard", ["period"]),
         f"{board}/top": _snapshot("getTop", "The first entries", "Entries", ["limit", "period"]),
         f"{board}/ranks": _snapshot("getRanks", "Any range of places", "Entries", ["from", "to", "period"]),

@@ -58,7 +58,8 @@ class Responses:
         """Return what the 200 and the 304 of the catalogue have in common."""
         caching = policy.fresh(self._catalogue, tags=tags_of(None), until_boundary_s=_rest(boundary, wall))
         status = (b"cache-status", cache_status("hit"))
-        return [*caching, (b"etag", etag), status, *CORS]
+        # What it says was read at the start, and holds now.
+        return [*caching, (b"etag", etag), status, (b"leaderboard-as-of", rfc3339(wall)), *CORS]
 
     def page(self, etag: bytes) -> Headers:
         """Return what the 200 and the 304 of a page that never changes have in common."""

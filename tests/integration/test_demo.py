@@ -134,6 +134,13 @@ def test_every_line_that_is_printed_to_ask_is_answered(demo: Demo) -> None:
     assert demo.json("/v1/leaderboards/downloads/members/numpy")["total"] >= 15_000
 
 
+def test_the_readmes_curl_lines_are_answered(demo: Demo) -> None:
+    lines = re.findall(r"^curl .*'http://127\.0\.0\.1:8080(\S+)'$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(lines) == 4
+    for line in lines:
+        assert demo.json(line)["total"] >= 15_000
+
+
 def test_what_the_parser_refuses_is_answered_as_by_any_gateway(demo: Demo) -> None:
     host, port = demo.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=5) as connection:

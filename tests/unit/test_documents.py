@@ -9,6 +9,7 @@ import pytest
 
 from gateway import __version__
 from gateway.cli import COMMANDS
+from gateway.http import openapi
 from tests.accounts import CLUSTER_ACCOUNT, FIXED_ACCOUNT, PASSWORD, SENTINEL_ACCOUNT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +41,12 @@ def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
 def test_every_command_is_in_the_readme() -> None:
     for command in COMMANDS:
         assert re.search(rf"(`|leaderboard-gateway ){command}\b", README), command
+
+
+def test_every_route_is_in_the_readme() -> None:
+    for path in openapi.document()["paths"]:
+        shown = path.replace("/v1/leaderboards/{leaderboard}/", "…/")
+        assert re.search(rf"(GET |`){re.escape(shown)}[`?]", README) or path in {"/", "/livez", "/readyz"}, path
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -133,6 +133,14 @@ async def test_in_grace_nobody_waits_and_one_refresh_runs(world: World) -> None:
     assert (await world.read()).fresh_until == pytest.approx(world.clock.monotonic() + 1.0)
 
 
+async def test_c15_five_hundred_reads_a_second_cost_one_read_of_redis_a_ttl(world: World) -> None:
+    for _ in range(5_000):
+        world.clock.advance(0.002)
+        await world.read()
+        await settle(2)
+    assert 9 <= world.origin.calls["window"] <= 11
+
+
 async def test_an_old_snapshot_alone_is_no_outage(world: World) -> None:
     await world.read()
     world.clock.advance(3600)
@@ -378,6 +386,21 @@ async def test_waiters_of_a_cold_board_are_bounded() -> None:
     gate.set()
     results = await asyncio.gather(*callers, return_exceptions=True)
     assert sum(isinstance(result, Overloaded) for result in results) == 2
+
+
+async def test_who_finds_too_many_waiting_for_a_board_that_is_known_gets_the_last_known_one() -> None:
+    world = World(max_waiters=10)
+    known = await world.read()
+    world.clock.advance(60)
+    gate = world.origin.hold()
+    callers = []
+    for _ in range(12):
+        callers.append(world.start())
+        await settle(2)
+    gate.set()
+    replies = await asyncio.gather(*callers)
+    assert sorted(reply.outcome for reply in replies) == ["joined"] * 9 + ["miss"] + ["stale"] * 2
+    assert {reply.as_of for reply in replies if reply.stale} == {known.as_of}
 
 
 async def test_reads_from_a_node_out_of_step_are_marked_with_the_last_instant_in_step(world: World) -> None:

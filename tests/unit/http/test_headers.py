@@ -151,6 +151,8 @@ async def test_the_catalogue_is_kept_as_long_as_the_shortest_board_that_is_kept_
     quick = Board(name="quick", key="q", client_ttl_s=1, edge_ttl_s=3, stale_if_error_s=60)
     got = await Site((final, quick, Board(name="slow", key="s"))).get("/v1/leaderboards")
     assert got["cache-control"] == "public, max-age=1, stale-while-revalidate=5, stale-if-error=60"
+    assert (got["cache-status"], got["vary"]) == ("leaderboard-gateway; hit", "Accept-Encoding")
+    assert got["leaderboard-as-of"] == "2023-11-14T22:13:20.000Z"
     assert (await Site((final,)).get("/v1/leaderboards"))["cdn-cache-control"].startswith("public, max-age=5,")
 
 
