@@ -14,8 +14,10 @@ TRYAGAIN                 a short pause, then the retry
 LOADING MASTERDOWN BUSY  the node rests (``failures.RESTS_S``); the retry, on another node
 CLUSTERDOWN NOAUTH …
 WRONGTYPE                WrongType: one log line a key and minute, no retry, no breaker
-NOPERM                   OriginUnavailable: the same, since the account is the same everywhere
+NOPERM                   one log line a key and minute; the retry, on another node
 any other code           one log line a code and minute; the retry, on another node
+the last two, and the    the node that refused rests (``failures.REFUSING_S``): an error is answered faster than a
+retry is answered        read, so that without it a node with another account or version would be the best choice
 ======================== =========================================================================================
 """
 
@@ -34,7 +36,7 @@ from gateway.replicas import choice
 from gateway.replicas.allowance import Lane, Rate, RetryBudget
 from gateway.replicas.commands import ASKING, Command, Request
 from gateway.replicas.connection import Answer
-from gateway.replicas.failures import RESTS_S, AttemptError, AttemptTimeout, ConnectionLost, ErrorReply
+from gateway.replicas.failures import REFUSING_S, RESTS_S, AttemptError, AttemptTimeout, ConnectionLost, ErrorReply
 from gateway.replicas.limits import Limits
 from gateway.replicas.login import Address
 from gateway.replicas.node import Node, Nodes
@@ -72,6 +74,7 @@ class Progress:
         "lost",
         "next",
         "primary",
+        "refused",
         "request",
         "retried",
         "shard",
@@ -93,6 +96,8 @@ class Progress:
         self.limited = False
         self.wait_until = 0.0
         self.failed: AttemptError | None = None
+        self.refused: tuple[Node, str] | None = None
+        """Who refused this read, and with which code, though it may be answered elsewhere."""
 
 
 class Attempts:
@@ -151,6 +156,8 @@ class Attempts:
                 await self._learn(progress, chosen, error)
                 continue
             self.ok[chosen.role][0] += 1
+            if progress.refused is not None:
+                self._rest(*progress.refused, REFUSING_S)
             return reply, self._stamp(chosen, now), chosen.role == "primary"
 
     def _send(self, progress: Progress, node: Node, now: float) -> Answer:
@@ -268,28 +275,34 @@ class Attempts:
             progress.next, progress.before = asked, (request.script.load,)
             return True
         self._reads.add(asked.role, "refused")
-        if code == "NOPERM":
-            if self._notes.due(code, request.key):
-                log.error(
-                    "the account may not read key %r on %s (NOPERM): see the ACL", request.key, asked.node.address
-                )
-            raise OriginUnavailable from error
-        self._rest(asked.node, code)
+        self._refused(progress, asked.node, code)
         return False
 
-    def _rest(self, node: Node, code: str) -> None:
+    def _refused(self, progress: Progress, node: Node, code: str) -> None:
         if code in RESTS_S:
-            node.health.rest(self._monotonic() + RESTS_S[code], code)
-            self._nodes.change(node)
+            self._rest(node, code, RESTS_S[code])
             if code == "CLUSTERDOWN":
                 self._topology.troubled(node)
-        elif code != "TRYAGAIN" and self._notes.due(code, b""):
+        elif code != "TRYAGAIN":
+            progress.refused = (node, code)
+            self._note(node, code, progress.request.key)
+
+    def _note(self, node: Node, code: str, key: bytes) -> None:
+        if code == "NOPERM" and self._notes.due(code, key):
+            log.error("the account may not read key %r on %s (NOPERM): see the ACL", key, node.address)
+        elif code != "NOPERM" and self._notes.due(code, b""):
             log.error("%s answered a read with %s, which is unknown here", node.address, code)
+
+    def _rest(self, node: Node, code: str, seconds: float) -> None:
+        node.health.rest(self._monotonic() + seconds, code)
+        self._nodes.change(node)
 
     def _follow(self, progress: Progress, asked: Choice, error: ErrorReply) -> bool:
         redirect = redirect_of(error, asked.node)
         node = None if redirect is None else self._topology.redirected(redirect)
         progress.hops += 1
+        if node is None and self._notes.due(error.code, b""):
+            log.error("%s redirects reads (%s): see that redis names a Cluster as one", asked.node.address, error.code)
         if redirect is None or node is None or progress.hops > _HOPS:
             return False
         before, progress.shard = progress.shard, self._topology.for_key(progress.request.key)

@@ -42,5 +42,9 @@ RESTS_S = {
 }
 """Codes that say something about the whole node, and how long it is then left alone."""
 
-FINAL_CODES = frozenset({"WRONGTYPE", "NOPERM"})
-"""Codes that are the same on every node: asking another one would not help."""
+REFUSING_S = 2.0
+"""How long a node is left alone that refused what another node answered: its account or its version differs."""
+
+SEEN_BY_PING = frozenset({"LOADING", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS"})
+"""Codes that PING is answered with too, so that its answer ends the rest. Of the others it says nothing: a node of a
+cluster that is down answers PING, and an account may PING that may not read."""

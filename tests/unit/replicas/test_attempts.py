@@ -166,13 +166,41 @@ async def test_a_node_that_says_it_cannot_serve_is_left_alone_for_a_while(rig: R
     assert (await rig.read())[0] == [99]
 
 
-async def test_an_unknown_code_is_no_reason_to_leave_a_node_alone(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.answers(rig.replicas[0], ErrorReply("ERR unknown"), ErrorReply("ERR unknown"))
-    rig.answers(rig.replicas[1], [1], [2])
-    await rig.read()
-    await rig.read()
-    assert len(StubConnection.of(rig.replicas[0]).requests) == 2
+@pytest.mark.parametrize("text", ["ERR unknown", "NOPERM No permissions to access a key"])
+async def test_what_every_node_refuses_is_no_reason_to_leave_one_alone(
+    rig: Rig, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.answers(rig.replicas[0], ErrorReply(text), [3])
+    rig.answers(rig.replicas[1], ErrorReply(text))
+    with pytest.raises(OriginUnavailable):
+        await rig.read()
+    assert (await rig.read())[0] == [3]
     assert len(caplog.records) == 1, "one line a minute"
+
+
+@pytest.mark.parametrize("text", ["ERR unknown", "NOPERM this user may not run the 'evalsha' command"])
+async def test_a_node_that_refuses_what_another_answers_is_left_alone_for_a_while(rig: Rig, text: str) -> None:
+    rig.answers(rig.replicas[0], ErrorReply(text), [99])
+    rig.answers(rig.replicas[1], [1], [2])
+    assert [(await rig.read())[0] for _ in range(2)] == [[1], [2]]
+    assert len(StubConnection.of(rig.replicas[0]).requests) == 1
+    rig.clock.advance(2.1)
+    for node in rig.replicas:
+        node.health.in_step_at = rig.clock.now
+    assert (await rig.read())[0] == [99]
+
+
+async def test_a_cluster_that_is_configured_as_something_else_is_named_once_a_minute(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    moved = ErrorReply("MOVED 3999 10.0.0.9:6379")
+    rig.answers(rig.replicas[0], moved, moved)
+    rig.answers(rig.replicas[1], moved, moved)
+    for _ in range(2):
+        with pytest.raises(OriginUnavailable):
+            await rig.read()
+    (record,) = caplog.records
+    assert record.getMessage() == "10.0.0.1:6379 redirects reads (MOVED): see that redis names a Cluster as one"
 
 
 async def test_noscript_loads_and_repeats_on_the_same_node_without_a_retry(rig: Rig) -> None:
@@ -207,8 +235,9 @@ async def test_a_wrong_type_is_final_logged_once_a_minute_and_no_mark_against_th
 
 
 async def test_a_key_the_account_may_not_read_is_unavailable_and_other_keys_are_not(
-    rig: Rig, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    rig = Rig(replicas=1, primary_fallback=False)
     rig.answers(rig.replicas[0], ErrorReply("NOPERM No permissions to access a key"), [5])
     with pytest.raises(OriginUnavailable):
         await rig.read()
