@@ -16,6 +16,7 @@ whatever became of who asked.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
@@ -55,6 +56,7 @@ class Connection(asyncio.Protocol):
         "_answered",
         "_call_later",
         "_call_soon",
+        "_context",
         "_create_future",
         "_due",
         "_held_s",
@@ -86,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._call_soon, self._call_later, self._create_future = loop.call_soon, loop.call_later, loop.create_future
         self._watcher, self._monotonic = watcher, monotonic
         self._sweep_s, self._silence_s = sweep_s, silence_s
+        self._context = contextvars.copy_context()  # of who opens it, which sweeps get, not of who sends first
         self._reader = hiredis.Reader(replyError=ErrorReply, notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
@@ -134,7 +137,7 @@ class Connection(asyncio.Protocol):
 
     def _book(self, now: float) -> None:
         self._due = now + self._sweep_s
-        self._timer = self._call_later(self._sweep_s, self._sweep)
+        self._timer = self._call_later(self._sweep_s, self._sweep, context=self._context)
 
     def _sweep(self) -> None:
         # Time in which this process could not have read a reply counts against nobody's deadline: a crowd of thousands

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import random as random_module
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -133,7 +134,10 @@ class Node:
     def open_soon(self) -> None:
         """Open one more connection in the background, unless one is being opened or the node is closed."""
         if self._opener is None and not self._closing:
-            self._opener = asyncio.get_running_loop().create_task(self._open(), name=f"open {self.address}")
+            # What becomes of a connection belongs to no request, not even in the log to the one that asked for it.
+            self._opener = asyncio.get_running_loop().create_task(
+                self._open(), name=f"open {self.address}", context=contextvars.Context()
+            )
 
     async def _open(self) -> None:
         """Try until one connection is open; the pauses double, and are jittered so that workers spread out."""
@@ -185,6 +189,8 @@ class Node:
         if connection not in self.ready:
             return  # lost during its handshake: the opener sees to it
         self.ready.remove(connection)
+        if not self.ready:
+            self.trouble = "connection lost"
         self._nodes.change(self)
         if not self.ready:
             # At once, so that reads can wait for it; but a node that accepts and hangs up again gets the usual pauses.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 import pytest
@@ -250,3 +251,18 @@ async def test_random_cancels_timeouts_and_chunk_borders_never_shift_a_reply(rig
         if not answer.cancelled() and answer.exception() is None:
             assert answer.result() == number
     assert not rig.connection.pending
+
+
+async def test_an_overdue_attempt_is_told_in_the_name_of_no_request(rig: Rig) -> None:
+    request: ContextVar[str] = ContextVar("request", default="nobody's")
+    booked: list[Context] = []
+    real = rig.connection._call_later
+
+    def call_later(delay_s: float, callback: Any, *, context: Context | None = None) -> asyncio.TimerHandle:
+        booked.append(context or copy_context())
+        return real(delay_s, callback)
+
+    rig.connection._call_later = call_later  # type: ignore[assignment]
+    request.set("whose attempt is overdue")
+    rig.send()
+    assert [context.run(request.get) for context in booked] == ["nobody's"]

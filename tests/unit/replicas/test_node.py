@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import cast
 
@@ -52,6 +53,23 @@ async def test_opening_is_tried_again_with_doubling_jittered_pauses_and_each_fai
     await clock.elapse(1.0)
     assert len(node.ready) == 1
     assert (listener.greetings, node.trouble, node.version) == (1, "", "7.0.15")
+    await nodes.close()
+
+
+async def test_what_becomes_of_a_node_is_told_in_the_name_of_no_request() -> None:
+    request: ContextVar[str] = ContextVar("request", default="nobody's")
+    told: list[str] = []
+
+    class Told(Listener):
+        def unreachable(self, node: Node) -> None:
+            told.append(request.get())
+
+    nodes = make_nodes()
+    nodes.listener = Told()
+    request.set("the one that found no connection")
+    nodes.node(address(1), LOGIN)
+    await settle()
+    assert told == ["nobody's"]
     await nodes.close()
 
 
