@@ -85,7 +85,11 @@ async def _check(settings: Settings, clock: Clock) -> tuple[list[str], list[str]
     finally:
         await reads.stop()
     lines = [f"redis: {_SHAPES[redis.shape]}", *_node_lines(nodes), *_board_lines(findings, redis)]
-    problems = [*_node_problems(nodes), *(f"{one.board.name}: {one.trouble}" for one in findings if one.trouble)]
+    problems = [
+        *_node_problems(nodes),
+        *_replica_problems(nodes, redis),
+        *(f"{one.board.name}: {one.trouble}" for one in findings if one.trouble),
+    ]
     if redis.shape == "cluster":
         problems += cluster_problems(await cluster_view(redis), settings.boards)
         lines += slot_notes(settings.boards)
@@ -140,6 +144,14 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _replica_problems(nodes: Sequence[NodeReport], redis: RedisSettings) -> Iterator[str]:
+    if redis.replicas and nodes and not any(node.role == "replica" for node in nodes):
+        yield (
+            "redis.replicas stands for the primary alone: its reads are limited (primary_max_reads_per_s) as long as "
+            "replicas are named"
+        )
 
 
 def _node_problems(nodes: Sequence[NodeReport]) -> Iterator[str]:

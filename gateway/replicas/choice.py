@@ -126,6 +126,15 @@ def state_of(node: Node, shard: Shard, now: float, limits: Limits) -> State:
     return "up" if is_primary else _state_of_replica(node, now, limits)
 
 
+def trouble_of(node: Node, state: State, now: float) -> str:
+    """Return why a node is in a state, where it said so itself or the system did; else nothing."""
+    if state == "down":
+        return node.trouble
+    if now < node.health.resting_until:
+        return node.health.resting_for
+    return f"it says that it is a {node.health.role}" if state == "wrong_role" else ""
+
+
 def _state_of_replica(node: Node, now: float, limits: Limits) -> State:
     health = node.health
     if health.known_at is None:

@@ -8,7 +8,7 @@ the request path, and soon after a node could not be reached. A name that cannot
 one that stands for addresses of both families (``localhost``) counts by the family that answers.
 
 A failover that somebody else made is followed: while the configured primary does not say that it is one, a single
-replica that does takes its place.
+replica that does takes its place, unless it was a primary of other data all along.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ class FixedTopology:
         first = self._nodes_of(self._primary)
         others = [node for name in self._replicas for node in self._nodes_of(name)]
         primary = self._choose_primary(first, others)
-        demoted = [node for node in first if node.health.role == "replica"]
-        replicas = tuple(node for node in dict.fromkeys([*others, *demoted]) if node is not primary)
+        # While another has its place the configured primary is watched: it may be a replica now, or claim it back.
+        former = [node for node in first if primary not in first or node.health.role == "replica"]
+        replicas = tuple(node for node in dict.fromkeys([*others, *former]) if node is not primary)
         if (primary, replicas) != (self._shard.primary, self._shard.replicas):
             self._shard = self._shard.followed_by(primary, replicas)
         self._nodes.retain([*first, *others])
@@ -131,7 +132,9 @@ class FixedTopology:
         for node in configured:
             if node.health.role == "primary" and node.ready:
                 return node
-        promoted = [node for node in others if node.health.role == "primary" and node.ready]
+        promoted = [
+            node for node in others if node.health.role == "primary" and node.ready and not node.health.stranger
+        ]
         if len(promoted) == 1:
             return promoted[0]
         return configured[0] if configured else None

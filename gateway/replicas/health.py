@@ -89,12 +89,20 @@ class History:
         else:
             samples.append((sent_at, offset))
 
-    def passed(self, said: Replication) -> float | None:
-        """Return the newest moment whose sample this node has passed; None if it has passed none that is known."""
+    def passed(self, said: Replication, *, through_second: bool) -> float | None:
+        """Return the newest moment whose sample this node has passed; None if it has passed none that is known.
+
+        ``through_second``: the stream that the node followed before may prove it too. Not while its primary answers
+        and goes on with that stream: the node has left it, for one that goes a way of its own.
+        """
         found = self._newest(said.replication_id, said.offset)
-        if found is None and said.second_id is not None:
+        if found is None and through_second and said.second_id is not None:
             found = self._newest(said.second_id, min(said.offset, said.second_offset))
         return found
+
+    def knows(self, said: Replication) -> bool:
+        """Whether this node's stream is one that was sampled, or goes on from one."""
+        return said.replication_id in self._streams or said.second_id in self._streams
 
     def _newest(self, replication_id: str, offset: int) -> float | None:
         for sent_at, sample in reversed(self._streams.get(replication_id, ())):
@@ -109,9 +117,20 @@ class Health:
     ``guess_at`` stands in where no primary answered since this process began: the moment up to which the node
     itself says that it followed its primary. It never makes a node in step, only readable with the stale mark.
     ``promoted_at``: the node was promoted while it was watched, and was last known to be in step then.
+    ``stranger``: when the primary last answered, nothing that this node holds came from there.
     """
 
-    __slots__ = ("guess_at", "in_step_at", "link_up", "promoted_at", "resting_for", "resting_until", "role", "said")
+    __slots__ = (
+        "guess_at",
+        "in_step_at",
+        "link_up",
+        "promoted_at",
+        "resting_for",
+        "resting_until",
+        "role",
+        "said",
+        "stranger",
+    )
 
     def __init__(self) -> None:
         self.role: Role | None = None
@@ -120,33 +139,51 @@ class Health:
         self.in_step_at: float | None = None
         self.guess_at: float | None = None
         self.promoted_at: float | None = None
+        self.stranger = False
         self.resting_until = 0.0
         self.resting_for = ""
 
-    def observe(self, said: Replication, sent_at: float, history: History, *, primary_answers: bool) -> None:
+    def observe(
+        self,
+        said: Replication,
+        sent_at: float,
+        history: History,
+        *,
+        leads: bool,
+        primary_answers: bool,
+        primary_known: bool,
+    ) -> None:
         """Take in what the node said, in answer to an INFO sent at ``sent_at``.
+
+        ``leads``: it is the primary that its shard has; replicas are measured by that one's stream and no other, since
+        a second primary goes a way of its own, and who follows it is in step with nobody. ``primary_known``: the
+        shard's primary has answered since this process began, be it long ago.
 
         A node that was restarted empty has a new replication id, one that was restarted with an old file an older
         offset: nothing that was known of it holds any more, and it is believed again once it has passed a sample.
         """
         if not self._continues(said):
             self.in_step_at = self.guess_at = self.promoted_at = None
+            self.stranger = False
         if said.role == "replica":
             self.promoted_at = None
         elif self.role == "replica":
             self.promoted_at = self.known_at
+        if primary_known and primary_answers:
+            self.stranger = not leads and not history.knows(said)
         self.said, self.role = said, said.role
         self.link_up = said.link_up and not said.syncing
         if said.role == "primary":
-            history.note(said.replication_id, said.offset, sent_at)
-            self.in_step_at = sent_at
+            if leads:
+                history.note(said.replication_id, said.offset, sent_at)
+                self.in_step_at = sent_at
             return
-        passed = history.passed(said)
+        passed = history.passed(said, through_second=not primary_answers)
         if passed is not None:
             self.in_step_at = passed
         # With a primary that answers there is nothing to guess: a node that has passed none of its samples
         # follows somebody else, or is further behind than anyone remembers.
-        self.guess_at = None if primary_answers else self._guess(said, sent_at)
+        self.guess_at = None if primary_answers or self.stranger else self._guess(said, sent_at)
 
     def _continues(self, said: Replication) -> bool:
         before = self.said

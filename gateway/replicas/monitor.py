@@ -13,9 +13,9 @@ import asyncio
 import logging
 
 from gateway.clock import Clock
-from gateway.replicas.choice import State, state_of
+from gateway.replicas.choice import State, state_of, trouble_of
 from gateway.replicas.commands import INFO_REPLICATION, PING
-from gateway.replicas.failures import RESTS_S, ErrorReply
+from gateway.replicas.failures import RESTS_S, SEEN_BY_PING, ErrorReply
 from gateway.replicas.handshake import Greeting
 from gateway.replicas.health import History, Replication, replication_of
 from gateway.replicas.limits import Limits
@@ -27,6 +27,9 @@ log = logging.getLogger("gateway.replicas")
 
 _FIRST_LOOK_S = 1.0
 """How long ``start`` waits for the nodes' first answers."""
+SETTLED_S = 2.0
+"""How long a node that is in trouble must be in another state before that is said: a node that comes and goes is one
+line, not a stream."""
 
 
 class Monitor:
@@ -37,6 +40,8 @@ class Monitor:
         self._history = History()
         self._looks: dict[Node, asyncio.Task[None]] = {}
         self._states: dict[Node, State] = {}
+        self._since: dict[Node, float] = {}
+        self._said: dict[Node, State] = {}
         self._task: asyncio.Task[None] | None = None
         self._speaks = False  # connecting and closing are no news: what was found is said once, after the first look
         nodes.listener = self
@@ -48,7 +53,7 @@ class Monitor:
             await self._nodes.wait_for_change(max(0.0, until - self._clock.monotonic()))
         await self._look_at_all()
         self._speaks = True
-        self._states.clear()
+        self._said.clear()
         for shard in self._topology.shards():
             self._note_states(shard)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="replica health")
@@ -73,7 +78,8 @@ class Monitor:
             self._note_states(shard)
         gone = self._states.keys() - {node for shard in shards for node in shard.nodes}
         for node in gone:
-            del self._states[node]
+            del self._states[node], self._since[node]
+            self._said.pop(node, None)
 
     async def _look_at_shard(self, shard: Shard) -> None:
         """Ask the primary, then the replicas; neither a silent primary nor a silent replica holds up the others."""
@@ -103,11 +109,18 @@ class Monitor:
         if isinstance(info, bytes):
             if node.breaker.opened and node.breaker.answered():
                 self._nodes.change(node)
-            self._observe(node, shard, replication_of(info), now)
+            self._take_info(node, shard, info, now)
         self._take_ping(node, ping)
 
+    def _take_info(self, node: Node, shard: Shard, info: bytes, sent_at: float) -> None:
+        try:
+            said = replication_of(info)
+        except ValueError:  # a Sentinel, or a proxy: nothing is known of it, and a replica is not read for that
+            return
+        self._observe(node, shard, said, sent_at)
+
     def _take_ping(self, node: Node, ping: object) -> None:
-        """PING is answered with the error that a read would get: LOADING, MASTERDOWN, BUSY."""
+        """PING is answered with the error that a read would get, where that is LOADING, MASTERDOWN, BUSY."""
         health = node.health
         if isinstance(ping, ErrorReply) and ping.code in RESTS_S:
             rests = max(RESTS_S[ping.code], 2 * self._limits.sample_s)
@@ -115,16 +128,20 @@ class Monitor:
             health.rest(self._clock.monotonic() + rests, ping.code)
             if not was_resting:
                 self._nodes.change(node)
-        elif not isinstance(ping, BaseException) and health.resting_until > self._clock.monotonic():
+        elif isinstance(ping, BaseException) or health.resting_for not in SEEN_BY_PING:
+            return
+        elif health.resting_until > self._clock.monotonic():
             health.resting_until = 0.0
             self._nodes.change(node)
 
     def _observe(self, node: Node, shard: Shard, said: Replication, sent_at: float) -> None:
         is_primary = node is shard.primary
         if is_primary and said.role == "primary":
-            shard.answered_at = max(shard.answered_at, sent_at)
+            shard.answered_at, shard.known = max(shard.answered_at, sent_at), True
         silent = self._clock.monotonic() - shard.answered_at > self._limits.silence_s
-        node.health.observe(said, sent_at, self._history, primary_answers=not silent)
+        node.health.observe(
+            said, sent_at, self._history, leads=is_primary, primary_answers=not silent, primary_known=shard.known
+        )
         if said.role != ("primary" if is_primary else "replica"):
             self._topology.contradicted(node, said.role)
         if self._states.get(node) != state_of(node, shard, self._clock.monotonic(), self._limits):
@@ -157,24 +174,25 @@ class Monitor:
             self._note_state(node, shard)
 
     def _note_state(self, node: Node, shard: Shard) -> None:
-        """Write one line if a node's state is another than last time."""
+        """Write one line if a node's state is another than last time, and it is news."""
         now = self._clock.monotonic()
-        state, before = state_of(node, shard, now, self._limits), self._states.get(node)
-        if state == before:
+        state = state_of(node, shard, now, self._limits)
+        if state != self._states.get(node):
+            self._states[node], self._since[node] = state, now
+            self._nodes.epoch += 1
+        said = self._said.get(node)
+        if not self._speaks or state == said:
             return
-        self._states[node] = state
-        self._nodes.epoch += 1
-        if not self._speaks:
+        if said not in (None, "up") and now - self._since[node] < SETTLED_S:
             return
+        self._said[node] = state
         role = "primary" if node is shard.primary else "replica"
         level = logging.INFO if state == "up" else logging.WARNING
-        log.log(level, "%s %s is %s%s", role, node.address, state, self._because(node, now))
+        log.log(level, "%s %s is %s%s", role, node.address, state, self._because(node, state, now))
 
     @staticmethod
-    def _because(node: Node, now: float) -> str:
-        if not node.ready:
-            return f" ({node.trouble})" if node.trouble else ""
-        if now < node.health.resting_until:
-            return f" ({node.health.resting_for})"
-        lag_s = node.health.lag_s(now)
+    def _because(node: Node, state: State, now: float) -> str:
+        if trouble := trouble_of(node, state, now):
+            return f" ({trouble})"
+        lag_s = node.health.lag_s(now) if node.ready else None
         return "" if lag_s is None else f" (lag {lag_s:.1f} s)"

@@ -15,14 +15,14 @@ from typing import NamedTuple
 from gateway.clock import Clock
 from gateway.counters import Counters, Samples
 from gateway.replicas.allowance import Allowance, Lane
-from gateway.replicas.choice import State, state_of
+from gateway.replicas.choice import State, state_of, trouble_of
 from gateway.replicas.limits import Limits
 from gateway.replicas.node import Node
 from gateway.replicas.topology import Role, Shard, Topology
 
 
 class NodeReport(NamedTuple):
-    """One node as it is seen now. ``lag_s`` is None where nothing is known; ``trouble`` says why it is down."""
+    """One node as it is seen now. ``lag_s`` is None where nothing is known; ``trouble`` says why it is not up."""
 
     shard: int
     role: Role
@@ -48,19 +48,19 @@ def reports(shards: Sequence[Shard], now: float, limits: Limits) -> list[NodeRep
 
 
 def _report(node: Node, shard: Shard, shard_number: int, now: float, limits: Limits) -> NodeReport:
-    is_primary = node is shard.primary
+    is_primary, state = node is shard.primary, state_of(node, shard, now, limits)
     return NodeReport(
         shard=shard_number,
         role="primary" if is_primary else "replica",
         number=0 if is_primary else shard.replicas.index(node),
         address=str(node.address),
-        state=state_of(node, shard, now, limits),
+        state=state,
         lag_s=0.0 if is_primary and node.ready else node.health.lag_s(now),
         link_up=node.health.link_up,
         version=node.version,
         outstanding=node.outstanding,
         latency_s=node.latency_s,
-        trouble=node.trouble,
+        trouble=trouble_of(node, state, now),
     )
 
 

@@ -68,10 +68,10 @@ class Shard:
     ``expects_replicas`` is False only where no replica is configured (fixed) or none was ever seen (Sentinel, Cluster):
     the primary is then read without limit, since nothing else was ever meant to be.
     ``answered_at`` (monotonic) is when a primary of this shard last answered, or when the shard was first known; the
-    health monitor moves it on, and ``failover_stale_s`` counts from it.
+    health monitor moves it on, and ``failover_stale_s`` counts from it. ``known``: whether one has answered at all.
     """
 
-    __slots__ = ("answered_at", "candidates", "epoch", "expects_replicas", "primary", "replicas", "until")
+    __slots__ = ("answered_at", "candidates", "epoch", "expects_replicas", "known", "primary", "replicas", "until")
 
     def __init__(
         self, primary: Node | None, replicas: Sequence[Node], *, expects_replicas: bool, answered_at: float
@@ -80,6 +80,7 @@ class Shard:
         self.replicas = tuple(replicas)
         self.expects_replicas = expects_replicas
         self.answered_at = answered_at
+        self.known = False
         # The last choice of candidates, kept by ``choice``: good while no node changed state, until a moment.
         self.candidates: tuple[Node, ...] = ()
         self.epoch = -1
@@ -90,7 +91,9 @@ class Shard:
     ) -> Shard:
         """Return this shard with other nodes; the outage clock runs on."""
         expects = self.expects_replicas if expects_replicas is None else expects_replicas
-        return Shard(primary, replicas, expects_replicas=expects, answered_at=self.answered_at)
+        shard = Shard(primary, replicas, expects_replicas=expects, answered_at=self.answered_at)
+        shard.known = self.known
+        return shard
 
     @property
     def nodes(self) -> tuple[Node, ...]:

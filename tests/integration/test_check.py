@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import RedisCluster, RedisGroup, free_port
+from tests.servers import RedisCluster, RedisGroup, RedisServer, free_port
 from tests.servers.gateway import ROOT, toml
 
 pytestmark = pytest.mark.xdist_group("check")
@@ -60,6 +61,25 @@ def test_a_replica_that_is_away_and_a_key_of_the_wrong_type_are_named(redis_grou
         f"replica {nobody} is down (Connection refused)",
         "s: What is stored for this leaderboard is not a leaderboard. (key lb:s)",
     ]
+
+
+def test_nodes_that_are_not_what_the_settings_say_are_named_with_what_they_say(
+    redis_group: RedisGroup, stack: contextlib.ExitStack, tmp_path: Path
+) -> None:
+    boards = [{"name": "s", "key": "lb:s"}]
+    stranger = stack.enter_context(RedisServer(password="secret"))
+    stranger.call("ACL", "SETUSER", "default", "nopass")
+    primary = redis_group.primary.url
+    status, lines = check(tmp_path, {"redis": {"primary": primary, "replicas": [stranger.url]}, "leaderboards": boards})
+    assert (status, problems(lines)) == (
+        1, [f"replica {stranger.address} is wrong role (it says that it is a primary)"]
+    )  # fmt: skip
+    stranger.call("ACL", "SETUSER", "default", "resetpass", ">secret")
+    _, lines = check(tmp_path, {"redis": {"primary": stranger.url}, "leaderboards": boards})
+    assert problems(lines)[0] == f"primary {stranger.address} is resting (NOAUTH)"
+    status, lines = check(tmp_path, {"redis": {"primary": primary, "replicas": [primary]}, "leaderboards": boards})
+    assert (status, len(problems(lines))) == (1, 1)
+    assert problems(lines)[0].startswith("redis.replicas stands for the primary alone")
 
 
 def test_no_redis_at_all_is_status_1_and_not_a_trace(tmp_path: Path) -> None:

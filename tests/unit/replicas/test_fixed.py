@@ -143,6 +143,34 @@ async def test_a_replica_that_was_promoted_takes_the_place_of_a_primary_that_is_
     await rig.nodes.close()
 
 
+async def test_a_primary_of_other_data_never_takes_the_place_of_ours(rig: Rig) -> None:
+    await rig.topology.start()
+    await settle()
+    primary, stranger, promoted = rig.topology.for_key(b"k").nodes
+    primary.health.role, stranger.health.role, stranger.health.stranger = "replica", "primary", True
+    rig.topology.contradicted(stranger, "primary")
+    assert rig.topology.for_key(b"k").primary is primary
+    promoted.health.role = "primary"
+    rig.topology.contradicted(promoted, "primary")
+    assert rig.topology.for_key(b"k").primary is promoted
+    await rig.topology.stop()
+    await rig.nodes.close()
+
+
+async def test_a_primary_whose_place_is_taken_stays_watched_while_it_is_down(rig: Rig) -> None:
+    await rig.topology.start()
+    await settle()
+    primary, promoted, _ = rig.topology.for_key(b"k").nodes
+    primary.health.role = promoted.health.role = "primary"
+    rig.dialler.refuse = ConnectionRefusedError(111, "Connection refused")
+    primary.connection_lost(primary.ready[0])
+    rig.topology.contradicted(promoted, "primary")
+    assert rig.topology.for_key(b"k").primary is promoted
+    assert primary in rig.topology.for_key(b"k").replicas
+    await rig.topology.stop()
+    await rig.nodes.close()
+
+
 async def test_the_outage_clock_runs_on_when_nodes_change(rig: Rig) -> None:
     await rig.topology.start()
     answered_at = rig.topology.for_key(b"k").answered_at

@@ -27,7 +27,10 @@ def replica(offset: int, replication_id: str = "aaa", **more: object) -> Replica
 
 
 def observed(health: Health, said: Replication, at: float, history: History, *, primary_answers: bool = True) -> Health:
-    health.observe(said, at, history, primary_answers=primary_answers)
+    known = primary_answers
+    health.observe(
+        said, at, history, leads=said.role == "primary", primary_answers=primary_answers, primary_known=known
+    )
     return health
 
 
@@ -134,7 +137,26 @@ def test_beyond_the_point_where_a_stream_ended_it_proves_nothing() -> None:
     history.note("aaa", 100, 10.0)
     history.note("aaa", 300, 12.0)  # the old primary went on alone
     said = replica(400, "bbb", second_id="aaa", second_offset=150)
+    assert observed(health, said, 12.0, history, primary_answers=False).in_step_at == 10.0
+
+
+def test_a_replica_that_left_our_stream_is_not_in_step_with_a_primary_that_goes_on_with_it() -> None:
+    history, health = History(), Health()
+    history.note("aaa", 100, 10.0)
+    observed(health, replica(100), 10.0, history)
+    history.note("aaa", 100, 12.0)  # an idle primary: whoever was in step would still be
+    said = replica(400, "bbb", second_id="aaa", second_offset=101)
     assert observed(health, said, 12.0, history).in_step_at == 10.0
+
+
+def test_nothing_is_guessed_of_a_replica_that_followed_somebody_else_while_our_primary_answered() -> None:
+    history, stranger, restarted = History(), Health(), Health()
+    history.note("aaa", 100, 10.0)
+    observed(stranger, replica(100, "zzz"), 10.0, history)
+    observed(restarted, replica(100), 10.0, history)
+    said = replica(100, "zzz", link_up=True)
+    assert observed(stranger, said, 20.0, history, primary_answers=False).known_at is None
+    assert observed(restarted, said, 20.0, history, primary_answers=False).known_at == 20.0
 
 
 def test_a_replica_of_somebody_else_is_not_believed_while_the_primary_answers() -> None:
@@ -168,7 +190,7 @@ def test_samples_are_bounded_in_streams() -> None:
     for number in range(1000):
         history.note(f"stream {number}", 1, float(number))
     assert len(history._streams) <= 128
-    assert history.passed(replica(1, "stream 999")) == 999.0
+    assert history.passed(replica(1, "stream 999"), through_second=True) == 999.0
 
 
 def test_three_failures_in_a_row_open_the_breaker_and_an_answer_between_them_does_not_let_it() -> None:

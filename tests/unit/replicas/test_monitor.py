@@ -98,7 +98,7 @@ async def test_lag_is_measured_every_quarter_of_its_limit(rig: Rig) -> None:
 
 async def test_each_change_of_state_is_one_line(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    for link in (b"up", b"down", b"down", b"up"):
+    for link in (b"up", b"down", b"down", *[b"up"] * 5):
         rig.answer(rig.primary, info_of_primary(100), b"PONG")
         rig.answer(rig.replica, info_of_replica(100, link), b"PONG")
         await rig.look()
@@ -106,6 +106,55 @@ async def test_each_change_of_state_is_one_line(rig: Rig, caplog: pytest.LogCapt
         "replica 10.0.0.1:6379 is link_down (lag 0.0 s)",
         "replica 10.0.0.1:6379 is up (lag 0.0 s)",
     ]
+
+
+async def test_a_node_that_comes_and_goes_is_one_line_and_not_a_stream(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(20):
+        rig.answer(rig.primary, info_of_primary(100), b"PONG")
+        rig.answer(rig.replica, info_of_replica(100, b"down" if number % 2 else b"up"), b"PONG")
+        await rig.look()
+    assert [record.getMessage() for record in caplog.records] == ["replica 10.0.0.1:6379 is link_down (lag 0.0 s)"]
+
+
+@pytest.mark.parametrize("code", ["CLUSTERDOWN", "NOPERM"])
+async def test_a_ping_does_not_end_a_rest_that_ping_says_nothing_of(rig: Rig, code: str) -> None:
+    rig.replica.health.rest(rig.clock.now + 1.0, code)
+    rig.answer(rig.primary, info_of_primary(100), b"PONG")
+    rig.answer(rig.replica, info_of_replica(100), b"PONG")
+    await rig.look()
+    assert rig.replica.health.resting_until == rig.clock.now + 0.5
+
+
+async def test_an_info_that_says_nothing_of_replication_changes_nothing_and_breaks_nothing(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_step_at = rig.replica.health.in_step_at
+    rig.answer(rig.primary, info_of_primary(100), b"PONG")
+    rig.answer(rig.replica, b"", b"PONG")
+    await rig.look()
+    assert rig.replica.health.in_step_at == in_step_at
+    assert not caplog.records, "no traceback of a task either"
+
+
+async def test_a_second_primary_is_nobodys_measure_and_a_stranger_unless_it_continues_our_stream(rig: Rig) -> None:
+    foreign = b"role:master\r\nmaster_replid:zzz\r\nmaster_repl_offset:1\r\n"
+    rig.answer(rig.primary, info_of_primary(100), b"PONG")
+    rig.answer(rig.replica, foreign, b"PONG")
+    await rig.look()
+    assert rig.replica.health.stranger
+    rig.answer(rig.primary, info_of_primary(100), b"PONG")
+    follower = b"role:slave\r\nmaster_replid:zzz\r\nmaster_link_status:up\r\nslave_repl_offset:5\r\n"
+    rig.answer(rig.replica, follower, b"PONG")
+    await rig.look()
+    assert rig.replica.health.known_at is None, "it follows a stream that is not ours"
+    rig.answer(rig.primary, info_of_primary(100), b"PONG")
+    detached = b"master_replid2:aaa\r\nsecond_repl_offset:100\r\n"
+    rig.answer(rig.replica, foreign + detached, b"PONG")
+    await rig.look()
+    assert not rig.replica.health.stranger, "somebody detached it, perhaps to make it the primary"
 
 
 async def test_a_ping_that_is_refused_is_a_rest_and_one_that_is_answered_ends_it(rig: Rig) -> None:
