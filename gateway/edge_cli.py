@@ -77,6 +77,7 @@ def _add_edge(parser: argparse.ArgumentParser) -> None:
     add("--rate", metavar="N", type=int, default=site.rate_per_s, help="nginx: requests a second of one client; 0: any")
     add("--trusted-proxy", action="append", metavar="NETWORK", help="nginx: whose X-Forwarded-For is believed")
     add("--purge-from", action="append", metavar="NETWORK", help="Varnish: who may purge (default: this machine)")
+    add("--soft-purge", action="store_true", help="Varnish: it has the module xkey, so purged answers may serve stale")
     add("--purge-secret-file", metavar="FILE", help="Varnish: a file, there, with what a purge must say")
 
 
@@ -105,6 +106,7 @@ def site_of(settings: Settings, args: argparse.Namespace) -> Site:
         trusted_proxies=tuple(args.trusted_proxy or ()),
         purgers=tuple(args.purge_from or defaults.purgers),
         purge_secret_file=args.purge_secret_file or _secret_file(settings),
+        soft_purge=args.soft_purge,
     )
 
 

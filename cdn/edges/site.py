@@ -30,6 +30,7 @@ class Site:
     where HTTP/2 is spoken, over TLS where ``tls`` gives the files of certificate and key, else to load balancers
     that know to (h2c); None for nowhere. ``rate_per_s``: requests of one client; 0 for no limit.
     ``trusted_proxies``: networks whose ``X-Forwarded-For`` is believed. ``purgers``: networks that may purge.
+    ``soft_purge``: Varnish has the module xkey (Debian's ``varnish-modules``), which its own distribution has not.
     """
 
     lives: tuple[Lives, ...] = ()
@@ -45,6 +46,7 @@ class Site:
     trusted_proxies: tuple[str, ...] = ()
     purgers: tuple[str, ...] = ("127.0.0.1/32", "::1/128")
     purge_secret_file: str | None = None
+    soft_purge: bool = False
 
     @property
     def longest_kept_s(self) -> int:

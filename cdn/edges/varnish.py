@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from cdn.edges.site import GATEWAY_KEEPALIVE_S, KNOWN_PARAMETERS, Site, commented, encoded_name, repeated
-from cdn.edges.varnish_text import BACKEND, PARAMETER, VCL
+from cdn.edges.varnish_text import BACKEND, HARD_PURGE, PARAMETER, SOFT_PURGE, TAGGED, VCL
 
 MARGIN_S = 2
 """What the gateway may need beside Redis, before Varnish gives up."""
@@ -36,6 +36,10 @@ def configuration(site: Site) -> str:
         members="\n".join(members),
         purgers="\n".join(f"    {_network(each)};" for each in site.purgers),
         secret=_secret(site),
+        modules="the modules that come with it" + (" and xkey, of Debian's varnish-modules" if site.soft_purge else ""),
+        imports="import xkey;\n" if site.soft_purge else "",
+        purge=SOFT_PURGE if site.soft_purge else HARD_PURGE,
+        tagged=TAGGED if site.soft_purge else "",
         repeated=repeated(KNOWN_PARAMETERS),
         bad_gateway=_BAD_GATEWAY,
     )
@@ -48,7 +52,9 @@ def notes(site: Site) -> Iterator[str]:
         yield '- dialects does not hold "varnish", so no tags are sent: a purge finds nothing.'
     yield "- stale-if-error: for as long as the probes find the gateway away or not ready. A single board that fails"
     yield "  behind a gateway that is ready is served stale within stale-while-revalidate, then its error is shown."
-    yield "- Soft purge by tag: needs a module that does not come with Varnish. A purge here removes the answers."
+    if not site.soft_purge:
+        yield "- Soft purge by tag: needs the module xkey, which does not come with Varnish (--soft-purge if it is"
+        yield "  there). A purge here removes the answers."
     yield "- br: Varnish stores gzip and unpacks it for clients that cannot read it."
     yield "- A rate limit for each client needs a module, too; malformed requests get Varnish's own short answers."
 

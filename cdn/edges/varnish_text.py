@@ -1,6 +1,6 @@
 """The text of the Varnish configuration, with gaps.
 
-Knows: VCL 4.1 as Varnish 6.0 to 7.x reads it, the modules that come with Varnish, and no others.
+Knows: VCL 4.1 as Varnish 6.0 to 7.x reads it, the modules that come with Varnish, and xkey where it is asked for.
 Must not know: any particular board.
 """
 
@@ -10,7 +10,7 @@ from cdn.edges.site import Text
 
 VCL = Text(r'''vcl 4.1;
 
-# Varnish in front of the leaderboard gateway, for Varnish 7 with the modules that come with it.
+# Varnish in front of the leaderboard gateway, for Varnish 7 with ¤modules.
 #
 # Printed by
 #     leaderboard-gateway edge varnish --config FILE
@@ -24,7 +24,7 @@ VCL = Text(r'''vcl 4.1;
 
 import directors;
 import std;
-
+¤imports
 # Whether the gateway lives decides where requests may go; whether it is ready decides how long stale answers serve.
 probe alive { .url = "/livez";  .interval = 1s; .timeout = 1s; .window = 3; .threshold = 2; .initial = 3; }
 probe ready { .url = "/readyz"; .interval = 1s; .timeout = 1s; .window = 3; .threshold = 2; .initial = 3; }
@@ -95,8 +95,7 @@ sub vcl_recv {
     return (hash);
 }
 
-# Tags come one or more, separated by spaces, in X-Purge-Tags. A ban is hard: the answer is gone at once, and the next
-# reader waits for one fetch. It compares stored fields only, so that the ban lurker can work it off.
+# Tags come one or more, separated by spaces, in X-Purge-Tags.
 sub purge_by_tag {
     if (client.ip !~ purgers¤secret) {
         return (synth(403, "Purging is not allowed"));
@@ -104,9 +103,7 @@ sub purge_by_tag {
     if (req.http.X-Purge-Tags !~ "^[A-Za-z0-9_~%:-]+( [A-Za-z0-9_~%:-]+)*$") {
         return (synth(400, "X-Purge-Tags is missing or malformed"));
     }
-    if (!std.ban("obj.http.X-Cache-Tags ~ (^|\s)(" + regsuball(req.http.X-Purge-Tags, " ", "|") + ")(\s|$)")) {
-        return (synth(500, "The tags cannot be purged"));
-    }
+¤purge
     return (synth(200, "Purged"));
 }
 
@@ -150,7 +147,7 @@ sub vcl_backend_response {
         call hold_off;
         return (deliver);
     }
-    call lives;
+¤tagged    call lives;
     if (beresp.http.Set-Cookie || beresp.http.Cache-Control ~ "(no-store|private)" || beresp.ttl <= 0s) {
         # Others do not wait for each other for the next second. (Two minutes of it are built in: a single answer
         # without a life would switch the cache off for so long.)
@@ -233,6 +230,7 @@ sub vcl_deliver {
     unset resp.http.X-LB-Did;
     unset resp.http.X-LB-Window;
     unset resp.http.X-Cache-Tags;
+    unset resp.http.xkey;
     unset resp.http.X-Varnish;
     set resp.http.Accept-Ranges = "none";
     if (resp.http.Cache-Control ~ "no-store") {
@@ -253,6 +251,20 @@ sub vcl_synth {
     return (deliver);
 }
 ''')
+
+HARD_PURGE = r"""    # A ban is hard: the answer is gone at once, and the next reader waits for one fetch. It compares
+    # stored fields only, so that the ban lurker can work it off.
+    if (!std.ban("obj.http.X-Cache-Tags ~ (^|\s)(" + regsuball(req.http.X-Purge-Tags, " ", "|") + ")(\s|$)")) {
+        return (synth(500, "The tags cannot be purged"));
+    }"""
+
+SOFT_PURGE = """    # Soft: what is purged has no life left, but its stale windows, so that nobody waits for the fetch.
+    set req.http.X-LB-Purged = xkey.softpurge(req.http.X-Purge-Tags);
+    unset req.http.X-LB-Purged;"""
+
+TAGGED = """    # By this field, in whatever answer is stored, the module finds it again.
+    set beresp.http.xkey = beresp.http.X-Cache-Tags;
+"""
 
 BACKEND = Text("""\
 backend gateway_¤number {

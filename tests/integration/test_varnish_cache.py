@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
@@ -316,6 +317,26 @@ async def test_a_purge_by_tag_is_seen_within_a_second_and_spares_other_boards(fr
     assert time.monotonic() - began < 1
     assert front.origin.count(top("purged")) == 4
     assert front.origin.count() == 8
+
+
+def test_a_soft_purge_serves_the_old_answer_while_one_request_fetches_the_new_one() -> None:
+    long = Lives(edge_ttl_s=600, client_ttl_s=1, stale_while_revalidate_s=60, dialects=("varnish",))
+    with Origin(long) as origin:
+        site = Site(lives=(long,), dialects=long.dialects, origins=(f"127.0.0.1:{origin.port}",), soft_purge=True)
+        with Varnish(configuration(site), options=ROOM_FOR_LONG_TARGETS) as varnish:
+            origin.overrides[top("spared")] = (200, policy.fresh(long, tags=tags_of("spared")))
+            for board in ("downloads", "spared"):
+                assert "xkey" not in get(varnish.port, top(board)).headers
+            origin.version, origin.delay_s = 2, 1.0
+            purger = PurgeTarget(edge="varnish", url=f"http://127.0.0.1:{varnish.port}")
+            [report] = asyncio.run(purge([purger], [leaderboard_tag("downloads")], sleep=SystemClock.sleep))
+            assert report.purged
+            replies = crowd(varnish.port, top("downloads"), 50)
+            assert {b'"score":1' in reply.body for reply in replies} == {True}
+            assert max(reply.seconds for reply in replies) < 1.0, "nobody waited"
+            until(lambda: b'"score":2' in get(varnish.port, top("downloads")).body, "the new answer is seen")
+            get(varnish.port, top("spared"))
+            assert (origin.count(top("downloads")), origin.count(top("spared"))) == (2, 1)
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", SECRET + "x"])

@@ -132,6 +132,12 @@ def test_a_missing_dialect_is_said(edge: object) -> None:
     assert "dialects does not hold" not in configuration(SITE)
 
 
+def test_varnish_says_whether_a_purge_is_soft_and_needs_a_module_only_then() -> None:
+    hard, soft = (varnish.configuration(replace(SITE, soft_purge=soft)) for soft in (False, True))
+    assert ("xkey.softpurge" in soft, "import xkey" in soft, "Soft purge" in soft) == (True, True, False)
+    assert ("import xkey" in hard, "std.ban" in hard, "Soft purge" in hard) == (False, True, True)
+
+
 def test_varnish_asks_for_the_secret_where_there_is_one() -> None:
     assert "X-Purge-Secret" not in varnish.configuration(SITE)
     text = varnish.configuration(replace(SITE, purge_secret_file="/etc/varnish/purge", purgers=("10.1.0.0/16",)))
