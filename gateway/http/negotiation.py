@@ -13,6 +13,9 @@ from gateway.encode import Coding
 _PREFERENCE: tuple[Coding, ...] = ("br", "gzip", "identity")
 """Ours, among codings that the client likes equally: br is a sixth smaller than gzip here."""
 
+_CONSIDERED_BYTES = 8 * 1024
+"""Longer fields are as if they were not there: no client of ours sends such, and one alone would hold up everyone."""
+
 _ELEMENT = re.compile(
     r"[ \t]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)"  # a coding, or *
     r"(?:[ \t]*;[ \t]*[qQ]=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?[ \t]*"
@@ -29,7 +32,7 @@ def coding_for(accept_encoding: str | None) -> Coding:
     malformed element is as if it were not there. Where nothing is acceptable the answer is ``identity``: the field is
     a wish, and a 406 would help nobody.
     """
-    if not accept_encoding:
+    if not accept_encoding or len(accept_encoding) > _CONSIDERED_BYTES:
         return "identity"
     weights = _weights(accept_encoding)
     unnamed = weights.get("*")
@@ -67,6 +70,6 @@ def none_match(if_none_match: str, etag: str) -> bool:
     """
     if if_none_match.strip(" \t") == "*":
         return False
-    if _TAG_LIST.fullmatch(if_none_match) is None:
+    if len(if_none_match) > _CONSIDERED_BYTES or _TAG_LIST.fullmatch(if_none_match) is None:
         return True
     return etag.removeprefix("W/") not in _OPAQUE.findall(if_none_match)

@@ -99,7 +99,7 @@ def _collect(known: frozenset[bytes], query: bytes) -> tuple[dict[bytes, bytes],
 
 
 def _pairs(query: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for pair in query.split(b"&"):
+    for pair in filter(None, query.split(b"&")):
         name, _, value = pair.partition(b"=")
         if b"%" in name or b"+" in name:
             name = unquote_to_bytes(name.replace(b"+", b" "))

@@ -132,6 +132,13 @@ def test_anything_else_gets_the_body(field: str) -> None:
     assert none_match(field, ETAG)
 
 
+def test_a_field_longer_than_any_client_sends_is_not_considered() -> None:
+    assert coding_for("a," * 4_000 + "br") == "br"
+    assert coding_for("a," * 5_000 + "br") == "identity"
+    assert not none_match('"a",' * 2_000 + '"abc"', ETAG)
+    assert none_match('"a",' * 3_000 + '"abc"', ETAG)
+
+
 def test_a_long_malformed_field_costs_no_time() -> None:
     for evil in ('"a"' + ", " * 30_000 + "x", '"a",' * 15_000 + "x", " " * 60_000 + "x", "W/" * 30_000):
         assert none_match(evil, ETAG)
