@@ -32,6 +32,10 @@ _GZIP_LEVEL = 6
 _BROTLI_QUALITY = 5
 """Quality 5 takes 0.3 ms for a top 100 and is within a few percent of quality 11, which takes 10 ms of the loop."""
 _RENDERINGS_PER_CONTENT = 8
+_COMPRESSIONS_OF_PARTS = 16
+"""How many compressed forms the parts of a content get between two reads of it. To compress takes many times what
+answering does, and clients can ask for five thousand parts of a top 100; beyond this they get them as they are."""
+
 _COMPRESS: dict[Coding, Callable[[bytes], bytes]] = {
     # mtime=0: the same content gives the same bytes on every worker.
     "gzip": lambda body: gzip.compress(body, _GZIP_LEVEL, mtime=0),
@@ -39,20 +43,41 @@ _COMPRESS: dict[Coding, Callable[[bytes], bytes]] = {
 }
 
 
+class Allowance:
+    """How many more forms may be made."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class Rendering:
-    """One body in all its codings, with the weak ETag that they share (RFC 9110 §8.8.1: weak, as codings differ)."""
+    """One body in all its codings, with the weak ETag that they share (RFC 9110 §8.8.1: weak, as codings differ).
 
-    __slots__ = ("_forms", "etag")
+    ``allowance`` is shared with others whose forms it pays for as well; None: there is no limit.
+    """
 
-    def __init__(self, identity: bytes, etag: bytes) -> None:
+    __slots__ = ("_allowance", "_forms", "etag")
+
+    def __init__(self, identity: bytes, etag: bytes, allowance: Allowance | None = None) -> None:
         self.etag = etag
+        self._allowance = allowance
         self._forms: dict[Coding, bytes] = {"identity": identity}
+
+    def offer(self, wanted: Coding) -> Coding:
+        """Return the coding to send: the wanted one, or identity if that form is not made and may not be."""
+        if self._allowance is None or self._allowance.left > 0 or wanted in self._forms:
+            return wanted
+        return "identity"
 
     def form(self, coding: Coding) -> bytes:
         """Return the body in this coding; made on first use, kept as long as the content is."""
         form = self._forms.get(coding)
         if form is None:
             form = self._forms[coding] = _COMPRESS[coding](self._forms["identity"])
+            if self._allowance is not None:
+                self._allowance.left -= 1
         return form
 
     @property
@@ -110,7 +135,7 @@ class Content:
     ``as_of`` is when this content was first read (wall seconds); an unchanged board keeps it, and with it its bodies.
     """
 
-    __slots__ = ("_renderings", "as_of", "ends", "first", "opening", "rows", "total")
+    __slots__ = ("_allowance", "_parts", "_wholes", "as_of", "ends", "first", "opening", "rows", "total")
 
     def __init__(self, opening: bytes, first: int, rows: Sequence[bytes], total: int, as_of: float) -> None:
         self.opening = opening
@@ -119,7 +144,9 @@ class Content:
         self.as_of = as_of
         self.rows = b",".join(rows)
         self.ends = array("I", _row_ends(rows))
-        self._renderings: LRUCache[tuple[int, int, bool], Rendering] = LRUCache(_RENDERINGS_PER_CONTENT)
+        self._wholes: dict[bool, Rendering] = {}
+        self._parts: LRUCache[tuple[int, int, bool], Rendering] = LRUCache(_RENDERINGS_PER_CONTENT)
+        self._allowance = Allowance(_COMPRESSIONS_OF_PARTS)
 
     @classmethod
     def of(cls, target: Target, first: int, window: Window) -> Content:
@@ -134,7 +161,8 @@ class Content:
     @property
     def size_bytes(self) -> int:
         """What it takes in memory, to a few hundred bytes, compressed forms included."""
-        forms = sum(rendering.size_bytes + 200 for rendering in self._renderings.values())
+        renderings = (*self._wholes.values(), *self._parts.values())
+        forms = sum(rendering.size_bytes + 200 for rendering in renderings)
         return len(self.rows) + 4 * len(self.ends) + len(self.opening) + forms + 1000
 
     def same_as(self, other: Content) -> bool:
@@ -149,21 +177,30 @@ class Content:
     def rendering(self, first: int, last: int, *, stale: bool) -> Rendering:
         """Return the body for places ``first`` to ``last`` (1-based, inclusive; cut at the rows there are)."""
         start, stop = self._clip(first, last)
+        if stop - start == len(self.ends):  # what nearly everybody asks for: no part pushes it out
+            whole = self._wholes.get(stale)
+            if whole is None:
+                whole = self._wholes[stale] = self._render(start, stop, None, stale=stale)
+            return whole
         key = (start, stop, stale)
-        rendering = self._renderings.get(key)
-        if rendering is None:
-            rendering = self._renderings[key] = self._render(start, stop, stale=stale)
-        return rendering
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = self._render(start, stop, self._allowance, stale=stale)
+        return part
+
+    def read_again(self) -> None:
+        """Note that the origin said the same once more: as many forms of parts may be made again."""
+        self._allowance.left = _COMPRESSIONS_OF_PARTS
 
     def _clip(self, first: int, last: int) -> tuple[int, int]:
         start = min(first - self.first, len(self.ends))
         return start, max(start, min(last - self.first + 1, len(self.ends)))
 
-    def _render(self, start: int, stop: int, *, stale: bool) -> Rendering:
+    def _render(self, start: int, stop: int, allowance: Allowance | None, *, stale: bool) -> Rendering:
         begin = self.ends[start - 1] + 1 if 0 < start < stop else 0
         rows = self.rows[begin : self.ends[stop - 1]] if start < stop else b""
         closing = b'","stale":%b,"total":%d,"entries":[%b]}' % (_json_bool(stale), self.total, rows)
-        return Rendering(self.opening + rfc3339(self.as_of) + closing, weak_etag(self.opening, closing))
+        return Rendering(self.opening + rfc3339(self.as_of) + closing, weak_etag(self.opening, closing), allowance)
 
 
 def _row_ends(rows: Sequence[bytes]) -> Iterator[int]:

@@ -367,6 +367,7 @@ def _carry_over(former: Snapshot, new: Snapshot) -> None:
         new.behind_s = max(0.0, new.began - known_at)
     elif new.content.same_as(former.content):
         new.content = former.content
+        new.content.read_again()
 
 
 def _has_ended(target: Target, clock: Clock) -> bool:

@@ -72,8 +72,9 @@ class Representation:
         return condition == etag or not none_match(condition.decode("latin-1"), etag.decode())
 
     def _form(self, coding: Coding) -> Answer:
-        encoded = [] if coding == "identity" else [(b"content-encoding", coding.encode())]
-        answer = Answer(200, [*CONTENT, *encoded, *self.common], self._rendering.form(coding))
+        offered = self._rendering.offer(coding)
+        encoded = [] if offered == "identity" else [(b"content-encoding", offered.encode())]
+        answer = Answer(200, [*CONTENT, *encoded, *self.common], self._rendering.form(offered))
         self._forms[coding] = answer
         return answer
 

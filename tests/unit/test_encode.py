@@ -133,6 +133,25 @@ def test_renderings_that_clients_can_ask_for_are_bounded() -> None:
     assert made.size_bytes < 200_000
 
 
+def test_invented_parts_are_compressed_a_few_times_only_and_the_whole_always() -> None:
+    made = content(100)
+    codings: tuple[encode.Coding, ...] = ("br", "gzip")
+    offered: list[encode.Coding] = []
+    for last in (*range(60, 99), 5, 98):
+        for coding in codings:
+            part = made.rendering(1, last, stale=False)
+            offered.append(part.offer(coding))
+            part.form(part.offer(coding))
+    assert offered == [*codings * 8, *["identity"] * (len(offered) - 16)]
+    assert made.rendering(1, 100, stale=False).offer("br") == "br"
+    kept = made.rendering(1, 100, stale=False)
+    for last in range(1, 100):
+        made.rendering(1, last, stale=False)
+    assert made.rendering(1, 100, stale=False) is kept
+    made.read_again()
+    assert made.rendering(1, 50, stale=False).offer("br") == "br"
+
+
 @given(st.integers(0, 100), st.booleans())
 def test_a_dumped_snapshot_is_restored_with_body_and_etag(count: int, stale: bool) -> None:
     made = Snapshot(KEY, content(count), began=50.0, as_of=AS_OF + 5, stale=stale)

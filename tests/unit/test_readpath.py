@@ -198,6 +198,18 @@ async def test_an_unchanged_board_keeps_its_body_and_etag_and_tells_when_it_was_
     assert third.body.etag != first.body.etag
 
 
+async def test_parts_of_an_unchanged_board_are_compressed_a_few_times_for_each_read(world: World) -> None:
+    for _ in range(2):
+        offered = []
+        for limit in range(1, 100):
+            part = (await world.read(TOP._replace(last=limit))).body
+            assert isinstance(part, Rendering)
+            offered.append(part.offer("br"))
+            part.form(offered[-1])
+        assert 0 < offered.count("br") <= 16
+        world.clock.advance(10)
+
+
 async def test_a_failed_load_without_a_snapshot_is_one_error_for_all(world: World) -> None:
     gate = world.origin.hold()
     world.origin.fail()

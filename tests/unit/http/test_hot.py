@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.encode import Allowance, Rendering
+from gateway.http.hot import Codings, Representation
 from gateway.model import Board
 from gateway.periods import calendar_for
 from gateway.readpath import Reply
@@ -149,3 +151,14 @@ async def test_answers_that_no_longer_hold_make_room_first() -> None:
     for number in range(100):
         await site.get(f"{TOP}?limit={number + 1}")
     assert len(site.app._hot) == 1000 - 4 * 100 + 100
+
+
+def test_a_body_that_may_not_be_compressed_any_more_is_sent_as_it_is() -> None:
+    rendering = Rendering(b"{}" * 50, b'W/"x"', Allowance(1))
+    representation = Representation(rendering, [], Codings())
+    fields = {
+        coding: dict(representation.pick([(b"accept-encoding", coding)]).headers) for coding in (b"br", b"gzip", b"br")
+    }
+    assert fields[b"br"][b"content-encoding"] == b"br"
+    assert b"content-encoding" not in fields[b"gzip"]
+    assert representation.pick([(b"accept-encoding", b"gzip")]).content == b"{}" * 50
