@@ -50,8 +50,10 @@ def need(program: str | Path) -> str:
     pytest.skip(f"{program} is not installed")
 
 
-def free_port() -> int:
+def free_port(*, beside: int = 0) -> int:
     """Return a loopback port that no other test process on this machine is given while this one lives.
+
+    ``beside``: so far above it another port is free as well, for servers that take that one, too.
 
     Asking the kernel for port 0 and closing it again races with everyone who does the same; a file lock does not.
     """
@@ -59,7 +61,7 @@ def free_port() -> int:
     folder.mkdir(exist_ok=True)
     for _ in range(10_000):
         port = random.choice(PORTS)
-        if port not in _reserved and _reserve(folder / str(port)) and _bindable(port):
+        if port not in _reserved and _reserve(folder / str(port)) and _bindable(port) and _bindable(port + beside):
             _reserved.add(port)
             return port
     raise AssertionError("no free port found")

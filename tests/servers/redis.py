@@ -22,6 +22,7 @@ from tests.servers.process import Process, eventually, free_port, need
 Binary = Literal["7.0", "6.2"]
 REDIS_7_0: Binary = "7.0"
 REDIS_6_2: Binary = "6.2"
+FIXED_BUS = 10_000
 
 
 def binary_path(binary: Binary) -> str:
@@ -52,8 +53,10 @@ class RedisServer(Process):
         ``config``: further lines of redis.conf, after all others.
         """
         super().__init__("redis")
-        self.port = port or free_port()
-        self.bus_port = free_port() if cluster else 0
+        # Redis 6.2 has no port for its cluster bus but the one 10,000 above its own.
+        fixed_bus = cluster and binary == "6.2"
+        self.port = port or free_port(beside=FIXED_BUS if fixed_bus else 0)
+        self.bus_port = self.port + FIXED_BUS if fixed_bus else free_port() if cluster else 0
         self.binary, self.replicaof, self.password, self.acl, self.tls = binary, replicaof, password, acl, tls
         self.cluster, self.config = cluster, config
         self._client: redis.Redis | None = None
@@ -96,7 +99,8 @@ class RedisServer(Process):
         else:
             lines += [f"port {self.port}"]
         if self.cluster:
-            lines += ["cluster-enabled yes", f"cluster-port {self.bus_port}", "cluster-node-timeout 1500"]
+            lines += ["cluster-enabled yes", "cluster-node-timeout 1500"]
+            lines += [] if self.binary == "6.2" else [f"cluster-port {self.bus_port}"]
             lines += ["cluster-config-file nodes.conf", "cluster-replica-validity-factor 0"]
         if self.acl:
             secret = f">{self.password}" if self.password else "nopass"

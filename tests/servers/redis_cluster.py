@@ -15,7 +15,7 @@ from redis.crc import key_slot
 
 from tests.servers.certificates import Certificates
 from tests.servers.process import eventually
-from tests.servers.redis import RedisServer
+from tests.servers.redis import REDIS_7_0, Binary, RedisServer
 
 SLOTS = 16_384
 
@@ -26,13 +26,14 @@ class RedisCluster:
     def __init__(
         self,
         *,
+        binary: Binary = REDIS_7_0,
         password: str | None = None,
         acl: Sequence[str] = (),
         tls: Certificates | None = None,
         config: Sequence[str] = (),
     ) -> None:
         def server() -> RedisServer:
-            return RedisServer(cluster=True, password=password, acl=acl, tls=tls, config=config)
+            return RedisServer(cluster=True, binary=binary, password=password, acl=acl, tls=tls, config=config)
 
         self.shards = [(server(), server()) for _ in range(3)]
         self.ranges = [range(SLOTS * n // 3, SLOTS * (n + 1) // 3) for n in range(3)]
@@ -56,7 +57,7 @@ class RedisCluster:
         for epoch, (primary, _) in enumerate(self.shards, 1):
             primary.call("CLUSTER SET-CONFIG-EPOCH", epoch)
             slots = self.ranges[epoch - 1]
-            primary.call("CLUSTER ADDSLOTSRANGE", slots.start, slots.stop - 1)
+            primary.call("CLUSTER ADDSLOTS", *slots)  # not by range: Redis 6.2 does not know ranges
         for node in self.nodes[1:]:
             self.nodes[0].call("CLUSTER MEET", "127.0.0.1", node.port, node.bus_port)
         self._everyone(lambda node: self._known(node) == len(self.nodes), "every node knows every other")

@@ -14,7 +14,7 @@ import redis
 
 from tests.servers.certificates import Certificates
 from tests.servers.process import eventually, need
-from tests.servers.redis import RedisGroup, RedisServer
+from tests.servers.redis import REDIS_7_0, Binary, RedisGroup, RedisServer, binary_path
 
 SERVICE = "leaderboards"
 
@@ -28,19 +28,21 @@ class SentinelServer(RedisServer):
         *,
         quorum: int = 2,
         down_after_ms: int = 1500,
+        binary: Binary = REDIS_7_0,
         password: str | None = None,
         acl: Sequence[str] = (),
         tls: Certificates | None = None,
     ) -> None:
         """``password`` guards the sentinel itself; ``acl`` are lines of further accounts on it."""
-        super().__init__(password=password, acl=acl, tls=tls)
+        super().__init__(binary=binary, password=password, acl=acl, tls=tls)
         self.primary, self.quorum, self.down_after_ms = primary, quorum, down_after_ms
 
     def start(self, *, wait: bool = True) -> None:
         """Start the sentinel with a fresh configuration (it rewrites its file while it runs)."""
         path = self.folder / "sentinel.conf"
         path.write_text("\n".join(self._config()) + "\n")
-        self.spawn([need("redis-sentinel"), str(path)])
+        program = [need("redis-sentinel")] if self.binary == "7.0" else [binary_path(self.binary), "--sentinel"]
+        self.spawn([program[0], str(path), *program[1:]])
         if wait:
             self.wait_until(self.answers)
 
@@ -71,7 +73,8 @@ class SentinelServer(RedisServer):
 
         Not the period of its PINGs: a replica whose INFO is older than five of them cannot be promoted.
         """
-        self.call("SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "200")
+        with contextlib.suppress(redis.ResponseError):  # Redis 6.2 cannot: there it takes its time
+            self.call("SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "200")
 
     def knows_all(self, replicas: int, sentinels: int) -> bool:
         """Whether this sentinel sees that many replicas and other sentinels, and a working quorum."""
@@ -107,6 +110,7 @@ class SentinelGroup(RedisGroup):
         replicas: int = 2,
         *,
         sentinels: int = 3,
+        binary: Binary = REDIS_7_0,
         password: str | None = None,
         acl: Sequence[str] = (),
         tls: Certificates | None = None,
@@ -114,10 +118,11 @@ class SentinelGroup(RedisGroup):
         sentinel_password: str | None = None,
         sentinel_acl: Sequence[str] = (),
     ) -> None:
-        super().__init__(replicas, password=password, acl=acl, tls=tls, config=config)
+        super().__init__(replicas, binary=binary, password=password, acl=acl, tls=tls, config=config)
         self.sentinels = [
             SentinelServer(
                 self.primary,
+                binary=binary,
                 password=sentinel_password,
                 acl=sentinel_acl,
                 tls=tls,
