@@ -1,1 +1,1 @@
-"""Tests: unit, contract, integration, fault, regressions. A package, since an installed one of this name would hide it."""
+"""Tests: unit, contract, integration, fault, regressions. A package: an installed one of this name would hide it."""
