@@ -220,6 +220,23 @@ def test_the_uncached_bodies_have_the_contracts_fields() -> None:
     assert window == head | {"stale": False, "total": 9, "entries": rows}
 
 
+def test_a_board_with_profiles_has_one_in_every_row_of_every_answer_and_null_where_there_is_none() -> None:
+    stamp = Stamp(0.0, AS_OF)
+    entries = [Entry(1, b"ann", 2.0, b'{"name":"Ann"}'), Entry(2, b"bob", 1.0)]
+    shown = [{"name": "Ann"}, None]
+    bodies = [
+        encode.window_body(WITH_PROFILES, Window(stamp, 2, entries), stale=False),
+        encode.members_body(WITH_PROFILES, Standings(stamp, 2, entries, ()), stale=False),
+        Content.of(WITH_PROFILES, 1, Window(stamp, 2, entries)).rendering(1, 2, stale=False).form("identity"),
+    ]
+    for body in bodies:
+        assert [row["profile"] for row in json.loads(body)["entries"]] == shown
+    for entry, profile in zip(entries, shown, strict=True):
+        body = encode.member_body(WITH_PROFILES, Standings(stamp, 2, [entry], ()), stale=False)
+        assert json.loads(body)["profile"] == profile
+        assert "profile" not in json.loads(encode.member_body(PLAIN, Standings(stamp, 2, [entry], ()), stale=False))
+
+
 def test_the_boards_own_body_tells_its_period_and_bound() -> None:
     period = Period("weekly", "2026-W12", 1773619200.0, 1774224000.0, "2026-W12", "2026-W11")
     target = Target(PLAIN.board, "downloads", b"lb", period=period)
