@@ -6,11 +6,20 @@ Must not know: flights, freshness, stores, who waits.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from gateway.clock import Clock
 from gateway.encode import Content, Snapshot
+from gateway.errors import Overloaded
 from gateway.model import Origin, SnapshotKey, Stamp, Target
+
+AT_ONCE = 96
+"""Loads under way at once, fewer than the origin takes: a thousand boards that expire together take turns, and a Redis
+that has come back is not flattened."""
+
+QUEUE = 2000
+"""Loads that wait for their turn: about what can be read and encoded before those who wait must be answered."""
 
 
 class Loader(Protocol):
@@ -22,14 +31,29 @@ class Loader(Protocol):
 
 
 class OriginLoader:
-    """Load straight from the origin and encode."""
+    """Load straight from the origin and encode; ``AT_ONCE`` at a time, the others in the order in which they came."""
 
     def __init__(self, origin: Origin, clock: Clock) -> None:
         self._origin = origin
         self._clock = clock
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
 
     async def load(self, target: Target, key: SnapshotKey) -> Snapshot:
-        """Read the window in one round trip and encode it."""
+        """Read the window in one round trip and encode it; raise ``Overloaded`` where too many wait already."""
+        if self._waiting >= QUEUE:
+            raise Overloaded
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            return await self._load(target, key)
+        finally:
+            self._turns.release()
+
+    async def _load(self, target: Target, key: SnapshotKey) -> Snapshot:
         window = await self._origin.window(target, key.first, key.last)
         stamp = window.stamp
         return Snapshot(
