@@ -16,10 +16,9 @@ from cachetools import LRUCache
 from gateway.errors import InvalidPeriod, LeaderboardNotFound, PeriodNotFound
 from gateway.model import Board, Target
 from gateway.periods import Calendar, Period
+from gateway.placeholders import scoped
 
 _TOKEN = re.compile(r"<([A-Za-z_][A-Za-z0-9_]*)>")
-_GLOBAL_FLAGS = re.compile(r"\A\(\?[aiLmsux]+\)")
-_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 _GROUP = "placeholder_"
 _KEPT_RESOLUTIONS = 4096
 """A resolution is about 600 bytes; names that clients invent can only push out others, which costs 5 µs each."""
@@ -186,11 +185,5 @@ def _name_pattern(board: Board) -> re.Pattern[str]:
             pieces.append(f"(?P={_group(part)})")
         else:
             seen.add(part)
-            pieces.append(f"(?P<{_group(part)}>{_scoped(board.placeholders[part])})")
+            pieces.append(f"(?P<{_group(part)}>{scoped(board.placeholders[part])})")
     return re.compile("".join(pieces))
-
-
-def _scoped(pattern: re.Pattern[str]) -> str:
-    """Return the pattern for use inside another one, its flags holding for it alone."""
-    letters = "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)
-    return f"(?{letters}:{_GLOBAL_FLAGS.sub('', pattern.pattern)})"

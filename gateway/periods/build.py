@@ -165,9 +165,12 @@ def _instant(value: date | datetime | str, key: str, zone: tzinfo, starts_at: ti
         value = _parsed(value, key)
     if not isinstance(value, datetime):
         value = datetime.combine(value, starts_at)
-    if value.tzinfo is not None:
-        return value.astimezone(zone).date(), value.timestamp()
-    return value.date(), first_instant(value.replace(microsecond=0), zone)
+    try:
+        if value.tzinfo is not None:
+            return value.astimezone(zone).date(), value.timestamp()
+        return value.date(), first_instant(value.replace(microsecond=0), zone)
+    except (ValueError, OverflowError) as error:
+        raise CalendarError(key, f"{value} is outside the years that calendars have") from error
 
 
 def _parsed(text: str, key: str) -> date | datetime:

@@ -37,6 +37,10 @@ class Address(NamedTuple):
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>[0-9]{1,5})")
 
+_CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+"""Controls, and the halves of characters that a variable's bytes come to when they are not UTF-8."""
+_NOT_IN_URLS = re.compile(f"{_CONTROL.pattern}|\\s")
+
 
 def address(text: str) -> Address:
     """Parse ``host:port`` (an IPv6 host in brackets); raise ValueError otherwise."""
@@ -86,7 +90,15 @@ def _port_of(url: SplitResult) -> int | None:
         return None
 
 
+def _check_text(text: str) -> str:
+    if _CONTROL.search(text) is not None:
+        raise PydanticCustomError("form", "must not hold control characters")
+    return text
+
+
 def _check_redis_url(text: str, *, form: Form, credentials: bool) -> str:
+    if _NOT_IN_URLS.search(text) is not None:  # urlsplit leaves some of it out and takes the rest for a host
+        raise _wrong(form)
     url = urlsplit(text)
     plain = not url.query and not url.fragment and re.fullmatch(r"(/[0-9]{0,4})?", url.path)
     if url.scheme not in ("redis", "rediss") or not url.hostname or not _port_of(url) or not plain:
@@ -105,14 +117,15 @@ def _check_store(text: str) -> str:
         "postgresql": bool(url.hostname or url.path.strip("/")),
         "s3": bool(url.hostname),
     }
-    if text != "none" and not fine.get(url.scheme, False):
+    if text != "none" and not (_CONTROL.search(text) is None and fine.get(url.scheme, False)):
         raise _wrong(STORE)
     return text
 
 
 def _check_http_url(text: str) -> str:
     url = urlsplit(text)
-    if url.scheme not in ("http", "https") or not url.hostname or not _port_of(url):
+    sound = _NOT_IN_URLS.search(text) is None
+    if not sound or url.scheme not in ("http", "https") or not url.hostname or not _port_of(url):
         raise _wrong(HTTP_URL)
     return text
 
@@ -132,7 +145,7 @@ NodeUrl = Annotated[
 TierUrl = Annotated[str, AfterValidator(lambda text: _check_redis_url(text, form=TIER_URL, credentials=True)), TIER_URL]
 StoreUrl = Annotated[str, AfterValidator(_check_store), STORE]
 HttpUrl = Annotated[str, AfterValidator(_check_http_url), HTTP_URL]
-Text = Annotated[str, Field(min_length=1), Form("text that is not empty")]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_check_text), Form("text that is not empty")]
 FilePath = Annotated[Path, Field(strict=False), Form("the path of a file")]
 Flag = Annotated[bool, Form("true or false")]
 

@@ -17,6 +17,7 @@ from pydantic import Field
 from gateway.errors import Problem
 from gateway.model import Board
 from gateway.periods import Calendar, CalendarError, Season, calendar_for
+from gateway.placeholders import compiled
 from gateway.settings.forms import EdgeS, Form, LifeMs, LongS, Text
 from gateway.settings.sections import Section
 from gateway.settings.templates import DEFAULT_PLACEHOLDER, fault_of, fault_of_name, placeholders_in
@@ -121,7 +122,7 @@ class LeaderboardSettings(Section):
     def patterns(self) -> dict[str, re.Pattern[str]]:
         """Compile what each placeholder of the name may be; raises re.error."""
         words = placeholders_in(self.name)
-        return {word: re.compile(self.placeholders.get(word, DEFAULT_PLACEHOLDER), re.ASCII) for word in words}
+        return {word: compiled(self.placeholders.get(word, DEFAULT_PLACEHOLDER)) for word in words}
 
     def calendar(self) -> Calendar | None:
         """Build the periods; raises CalendarError."""
@@ -209,13 +210,13 @@ def _placeholders(board: LeaderboardSettings) -> Iterator[Problem]:
         if word not in words:
             yield Problem(f"placeholders.{word}", f"the name {board.name!r} holds no <{word}>")
         try:
-            compiled = re.compile(pattern, re.ASCII)
+            expression = compiled(pattern)
         except re.error as error:
             yield Problem(f"placeholders.{word}", f"must be a regular expression: {error}")
             continue
-        if compiled.groups:
+        if expression.groups:
             yield Problem(f"placeholders.{word}", "must hold no capturing group: write (?:…) for (…)")
-        if compiled.fullmatch(""):
+        if expression.fullmatch(""):
             yield Problem(f"placeholders.{word}", "must not match the empty text")
 
 

@@ -37,13 +37,15 @@ def read(path: Path, environ: Mapping[str, str], sections: Mapping[str, Iterable
     """Read the file and lay the environment over it. ``sections``: section → its keys that take text."""
     source = Source({})
     try:
-        source.tables = tomllib.loads(path.read_bytes().decode())
+        source.tables = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         source.problems.append(Problem(str(path), f"cannot read the file: {error.strerror}"))
     except UnicodeDecodeError as error:
         source.problems.append(Problem(str(path), f"must be UTF-8 text; byte {error.start} is not"))
     except tomllib.TOMLDecodeError as error:
         source.problems.append(Problem(str(path), f"is not TOML: {error}"))
+    except RecursionError:
+        source.problems.append(Problem(str(path), "is nested too deeply"))
     texts = {section: frozenset(keys) for section, keys in sections.items()}
     for name in sorted(environ):
         if name.startswith(PREFIX):
@@ -73,7 +75,7 @@ def _boards(source: Source, name: str, text: str) -> None:
     source.origins[BOARDS] = name
     try:
         source.tables[BOARDS] = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         source.problems.append(Problem(BOARDS, f"must be a JSON list of tables (from {name}): {error}"))
         source.tables.pop(BOARDS, None)
 
@@ -82,6 +84,6 @@ def _value(text: str) -> object:
     """Read a value as JSON, or leave it the text it is: the check of its key then says what is right."""
     try:
         value: object = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value

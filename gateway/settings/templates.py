@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from itertools import product
 
+from gateway.placeholders import scoped
+
 DEFAULT_PLACEHOLDER = "[A-Za-z0-9_-]{1,64}"
 NAME_LIMIT_BYTES = 128
 _PLACEHOLDER = re.compile(r"<([^<>]*)>")
@@ -39,7 +41,7 @@ def fault_of(template: str) -> str | None:
 
 def fault_of_name(name: str) -> str | None:
     """Say what is wrong with a name that URLs carry; None if nothing is."""
-    fault = fault_of(name)
+    fault = "cannot travel in the path of a URL" if name in (".", "..") else fault_of(name)
     if fault is not None:
         return fault
     words = placeholders_in(name)
@@ -60,7 +62,7 @@ def name_pattern(name: str, placeholders: Mapping[str, re.Pattern[str]]) -> re.P
     literals, words = parts[::2], parts[1::2]
     source = re.escape(literals[0])
     for word, literal in zip(words, literals[1:], strict=True):
-        source += f"(?:{placeholders[word].pattern})" + re.escape(literal)
+        source += scoped(placeholders[word]) + re.escape(literal)
     return re.compile(source)
 
 

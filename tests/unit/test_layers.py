@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LEVELS = {
-    1: ["model", "errors", "clock", "counters", "periods", "settings"],
+    1: ["model", "errors", "clock", "counters", "periods", "placeholders", "settings"],
     2: [
         "freshness",
         "store",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.boards import Boards
 from gateway.errors import SettingsError
 from gateway.settings import Settings, load
 
@@ -154,6 +155,20 @@ BOARD_FAULTS: list[tuple[str, str, str]] = [
     (f'name = "{"é" * 65}"\nkey = "a"', "name", "128 bytes"),
     ('name = "a"\nkey = "a"\nprofiles = "p:<id>"', "profiles", "holds <id>"),
     ('name = "a-<id>"\nkey = "a:<id>"\nplaceholders = { id = "[" }', "placeholders.id", "regular expression"),
+    ('name = "a-<id>"\nkey = "a:<id>"\nplaceholders = { id = "a{1,99999999999}" }', "placeholders.id", "expression"),
+    ('name = "a-<id>"\nkey = "a:<id>"\nplaceholders = { id = "(?u)a" }', "placeholders.id", "expression"),
+    (f'name = "a-<id>"\nkey = "a:<id>"\nplaceholders = {{ id = "{"(?:" * 999}a" }}', "placeholders.id", "expression"),
+    ('name = ".."\nkey = "a"', "name", "cannot travel"),
+    (
+        'name = "a"\nkey = "a:<period>"\nseasons=[{label="a",start=0001-01-01T00:00:00+23:59,end=2026-01-01}]',
+        "seasons[0].start",
+        "outside the years",
+    ),
+    (
+        'name = "a"\nkey = "a:<period>"\nseasons=[{label="a",start=2026-01-01,end=9999-12-31T23:59:59-23:59}]',
+        "seasons[0].end",
+        "outside the years",
+    ),
     ('name = "a-<id>"\nkey = "a:<id>"\nplaceholders = { id = "(a)" }', "placeholders.id", "capturing"),
     ('name = "a-<id>"\nkey = "a:<id>"\nplaceholders = { id = "a*" }', "placeholders.id", "empty text"),
     ('name = "a"\nkey = "a"\nplaceholders = { id = "a" }', "placeholders.id", "holds no <id>"),
@@ -286,7 +301,12 @@ def test_variables_that_an_orchestrator_injects_are_one_warning(load_text: Load)
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"[server", "is not TOML"), (b"a = '\xff'", "UTF-8"), (None, "cannot read the file: No such file or directory")],
+    [
+        (b"x=" + b"[" * 5000, "nested too deeply"),
+        (b"[server", "is not TOML"),
+        (b"a = '\xff'", "UTF-8"),
+        (None, "cannot read the file: No such file or directory"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path, content: bytes | None, says: str) -> None:
     path = tmp_path / "gateway.toml"
@@ -297,6 +317,38 @@ def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path, content: byte
     ((where, message),) = caught.value.problems
     assert where == str(path)
     assert says in message
+
+
+def test_a_file_may_begin_with_the_mark_that_some_editors_write(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + (REDIS + BOARD).encode())
+    assert load(path, {}).boards
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"GATEWAY_LEADERBOARDS": "[" * 100_000},
+        {"GATEWAY_SERVER__WORKERS": "[" * 100_000},
+        {"GATEWAY_SERVER__HOST": "local\0host"},
+        {"GATEWAY_REDIS__PRIMARY": "redis://h h:1"},
+        {"GATEWAY_REDIS__PRIMARY": "redis://h\n:1"},
+        {"GATEWAY_REDIS__PRIMARY": "redis://\udcff:1"},
+        {"GATEWAY_LAST_KNOWN__STORE": "file:///a\0b"},
+        {"GATEWAY_SHARED_TIER__URL": "redis://\0:1"},
+    ],
+    ids=lambda environ: next(iter(environ)),
+)
+def test_what_no_variable_should_hold_is_a_problem_and_no_accident(load_text: Load, environ: dict[str, str]) -> None:
+    (path,) = problems(load_text, REDIS + BOARD, environ)
+    assert path.upper().replace(".", "__") in next(iter(environ))
+
+
+@pytest.mark.parametrize("pattern", ["(?i)[a-z]+", "(?s)(?i)[a-z]+", "(?x)[a-z]+ # letters", "(?s:.)+", "a|b|ab"])
+def test_a_placeholder_may_have_flags_of_its_own(load_text: Load, pattern: str) -> None:
+    family = f"[[leaderboards]]\nname = 'c-<id>-x'\nkey = 'c:<id>'\nplaceholders = {{ id = '{pattern}' }}\n"
+    boards = Boards(load_text(REDIS + BOARD + family).boards)
+    assert boards.resolve("c-ab-x", None, 0.0).key == b"c:ab"
 
 
 @pytest.mark.parametrize(
