@@ -18,14 +18,16 @@ from typing import NamedTuple, TypeAlias
 
 from gateway.app import bound_s
 from gateway.boards import Boards
+from gateway.check.nodes import node_problems, replica_problems, unresolved
 from gateway.check.slots import cluster_problems, cluster_view, slot_notes
 from gateway.clock import Clock, SystemClock
 from gateway.counters import Counters
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, OriginUnavailable
 from gateway.layouts.scripts import scripts_of
 from gateway.layouts.sorted_set import SortedSetOrigin
 from gateway.model import Board
 from gateway.replicas.build import build
+from gateway.replicas.failures import ErrorReply
 from gateway.replicas.reads import ReplicaReads
 from gateway.replicas.report import NodeReport
 from gateway.settings import RedisSettings, Settings
@@ -85,9 +87,11 @@ async def _check(settings: Settings, clock: Clock) -> tuple[list[str], list[str]
     finally:
         await reads.stop()
     lines = [f"redis: {_SHAPES[redis.shape]}", *_node_lines(nodes), *_board_lines(findings, redis)]
+    names = await unresolved(redis)
     problems = [
-        *_node_problems(nodes),
-        *_replica_problems(nodes, redis),
+        *names,
+        *node_problems(nodes, redis),
+        *(() if names else replica_problems(nodes, redis)),
         *(f"{one.board.name}: {one.trouble}" for one in findings if one.trouble),
     ]
     if redis.shape == "cluster":
@@ -116,8 +120,16 @@ async def _findings(settings: Settings, origin: SortedSetOrigin, clock: Clock) -
             target = boards.resolve(board.name, None, clock.wall())
             findings.append(Finding(board, (await origin.window(target, 1, 1)).total))
         except GatewayError as error:
-            findings.append(Finding(board, None, f"{error.detail} (key {board.key})"))
+            findings.append(Finding(board, None, f"{error.detail} (key {board.key}{_because(error)})"))
     return findings
+
+
+def _because(error: GatewayError) -> str:
+    """Return the code that Redis refused the last attempt with, if it did."""
+    cause = error.__cause__
+    if isinstance(error, OriginUnavailable) and isinstance(cause, ErrorReply):
+        return f", Redis says {cause.code}"
+    return ""
 
 
 def _node_lines(nodes: Sequence[NodeReport]) -> Iterator[str]:
@@ -144,23 +156,3 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _replica_problems(nodes: Sequence[NodeReport], redis: RedisSettings) -> Iterator[str]:
-    if redis.replicas and nodes and not any(node.role == "replica" for node in nodes):
-        yield (
-            "redis.replicas stands for the primary alone: its reads are limited (primary_max_reads_per_s) as long as "
-            "replicas are named"
-        )
-
-
-def _node_problems(nodes: Sequence[NodeReport]) -> Iterator[str]:
-    if not nodes:
-        yield "no node of Redis was found"
-    for node in nodes:
-        if node.state != "up":
-            why = f" ({node.trouble})" if node.trouble else ""
-            yield f"{node.role} {node.address} is {node.state.replace('_', ' ')}{why}"
-    for shard in sorted({node.shard for node in nodes}):
-        if not any(node.shard == shard and node.role == "primary" for node in nodes):
-            yield f"shard {shard} has no primary"

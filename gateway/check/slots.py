@@ -29,9 +29,9 @@ async def cluster_view(redis: RedisSettings) -> ClusterView | None:
         questions.execute_command("CLUSTER SLOTS")
         try:
             info, slots = await questions.execute()
-        except (RedisError, OSError, TimeoutError):
-            continue  # that the node is away is said of the node
-        views.append(view_of(info, slots, address))
+            views.append(view_of(info, slots, address))
+        except (RedisError, OSError, TimeoutError, ValueError):
+            continue  # that the node is away, or none of a cluster, is said of the node
     await clients.close()
     return best_of(views)
 

@@ -132,7 +132,11 @@ def trouble_of(node: Node, state: State, now: float) -> str:
         return node.trouble
     if now < node.health.resting_until:
         return node.health.resting_for
-    return f"it says that it is a {node.health.role}" if state == "wrong_role" else ""
+    if state == "wrong_role":
+        return f"it says that it is a {node.health.role}"
+    if state != "unproven":
+        return ""
+    return "it follows another primary" if node.health.stranger else "" if node.health.said else "it says no role"
 
 
 def _state_of_replica(node: Node, now: float, limits: Limits) -> State:

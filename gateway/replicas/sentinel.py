@@ -100,7 +100,8 @@ class SentinelTopology:
         self._login, self._clients, self._clock = login, Clients(account), clock
         self._shard = Shard(None, (), expects_replicas=False, answered_at=clock.monotonic())
         self._epoch, self._epoch_heard_at = -1, clock.monotonic()
-        self._known = self._reachable = False
+        self._known = False
+        self._reachable: bool | None = None
         self._refresher = Refresher(self._refresh, clock, every_s=POLL_S)
         self._listeners: list[asyncio.Task[None]] = []
 
@@ -145,7 +146,10 @@ class SentinelTopology:
         view = best_of(await asyncio.gather(*map(self._ask, self._sentinels)))
         if (view is not None) != self._reachable:
             self._reachable = view is not None
-            log.log(*(logging.INFO, "the Sentinels answer") if view else (logging.WARNING, "no Sentinel answers"))
+            if view is None:
+                log.warning("no Sentinel says where %s is", self._service)
+            else:
+                log.info("the Sentinels answer")
         if view is None:
             return False
         now = self._clock.monotonic()

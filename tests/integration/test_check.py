@@ -82,6 +82,25 @@ def test_nodes_that_are_not_what_the_settings_say_are_named_with_what_they_say(
     assert problems(lines)[0].startswith("redis.replicas stands for the primary alone")
 
 
+def test_names_nobody_knows_and_a_cluster_or_sentinel_that_is_none_are_named(
+    redis_group: RedisGroup, stack: contextlib.ExitStack, tmp_path: Path
+) -> None:
+    boards = [{"name": "s", "key": "lb:s"}]
+    replica = redis_group.replicas[0].url
+    _, lines = check(
+        tmp_path, {"redis": {"primary": "redis://nobody.invalid:6379/0", "replicas": [replica]}, "leaderboards": boards}
+    )
+    assert problems(lines)[0] == "the name nobody.invalid:6379 cannot be resolved"
+    assert not any("stands for the primary" in problem for problem in problems(lines))
+    sentinels = {"sentinels": [redis_group.primary.address], "service": "mine"}
+    _, lines = check(tmp_path, {"redis": sentinels, "leaderboards": boards})
+    assert problems(lines)[0].startswith("no Sentinel says where mine is")
+    node = stack.enter_context(RedisServer(cluster=True))
+    _, lines = check(tmp_path, {"redis": {"primary": node.url}, "leaderboards": boards})
+    (problem,) = problems(lines)
+    assert problem.endswith("(key lb:s, Redis says CLUSTERDOWN)")
+
+
 def test_no_redis_at_all_is_status_1_and_not_a_trace(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     settings = {"redis": {"primary": f"redis://{nobody}"}, "leaderboards": [{"name": "s", "key": "lb:s"}]}
