@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
+from gateway.errors import SettingsError
 from gateway.settings import (
     SECTIONS,
     LeaderboardSettings,
@@ -87,3 +89,19 @@ def test_the_sample_is_a_valid_file_as_it_stands_and_with_everything_uncommented
 def test_the_configuration_page_is_what_the_models_say() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert page == markdown(), "run: python -m gateway.settings.reference > docs/configuration.md"
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [(section, key) for section, model in SECTIONS.items() for key in model.model_fields]
+)
+def test_every_key_of_every_section_is_reached_by_its_variable(section: str, key: str) -> None:
+    """Text that few keys accept: either the key holds it, or the problem found is this key's."""
+    environ = {"GATEWAY_SHARED_TIER__URL": "redis://a"} if section == "shared_tier" else {}
+    environ[f"GATEWAY_{section}__{key}".upper()] = '{"odd": 1}'
+    with contextlib.suppress(SettingsError):
+        settings = load(EXAMPLE, environ)
+        assert settings.warnings == ()
+        assert str(getattr(getattr(settings, section), key)) == '{"odd": 1}'
+        return
+    with pytest.raises(SettingsError, match=key):
+        load(EXAMPLE, environ)
