@@ -9,11 +9,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 
 import pytest
 
+from tests.accounts import FIXED_ACCOUNT, PASSWORD, USER
 from tests.fault.proxy import FaultProxy, ThreadedProxy
 from tests.servers import Gateway, RedisCluster, RedisGroup, RedisServer, SentinelGroup, eventually
 
@@ -138,6 +140,29 @@ def test_a14_a_start_without_redis_is_live_at_once_and_recovers_by_itself(
     assert gateway.json(MEMBER)["rank"] == 1
     assert gateway.json(TOP)["total"] == 1
     gateway.stop(within_s=5)
+
+
+def test_a_gateway_with_the_documented_account_serves_and_its_password_right_or_wrong_shows_nowhere(
+    stack: contextlib.ExitStack, tmp_path: Path
+) -> None:
+    server = stack.enter_context(RedisServer(acl=[FIXED_ACCOUNT]))
+    server.call("ZADD", "lb:s", 10, "ann")
+    server.call("ACL", "LOG", "RESET")
+    for secret, status in ((PASSWORD, 200), ("not-the-password-1", 503)):
+        (tmp_path / "password").write_text(secret)
+        account = {"username": USER, "password_file": str(tmp_path / "password")}
+        gateway = stack.enter_context(
+            Gateway({"redis": {"primary": server.url, **account}, "leaderboards": [board()]}, wait_for="/livez")
+        )
+        eventually(lambda gateway=gateway, status=status: gateway.get("/readyz")[0] == status)  # type: ignore[misc]
+        answers = [gateway.get(path) for path in (TOP, MEMBER, f"{MEMBER}/neighbors", "/readyz")]
+        assert [answer[0] for answer in answers] == [status] * 4
+        shown = gateway.metrics() + repr(answers)
+        shown += gateway.stop(within_s=5)
+        assert secret not in shown
+        assert ("WRONGPASS" in shown) is (status == 503)
+    refused = [entry for entry in map(repr, server.call("ACL", "LOG")) if "auth" not in entry]
+    assert not refused, "it needed a command that the documents do not list"
 
 
 def test_c22_workers_agree_within_the_ttl(redis: RedisServer) -> None:
