@@ -21,6 +21,8 @@ from gateway.layouts.sorted_set import SortedSetOrigin
 from gateway.replicas.build import build
 from gateway.replicas.login import Login
 from gateway.settings.redis import RedisSettings
+from tests.accounts import HEALTH
+from tests.accounts import READS as READING
 from tests.fault.load import SCORES, check, load
 from tests.reading import Reading, pairs, reading, target
 from tests.servers import Certificates, RedisGroup, RedisServer
@@ -28,11 +30,6 @@ from tests.servers import Certificates, RedisGroup, RedisServer
 pytestmark = pytest.mark.xdist_group("replica_reads")
 
 READS = {"zrevrange", "zrange", "zrevrank", "zrank", "zscore", "zcard", "zcount", "evalsha", "hmget"}
-USER = (
-    "+evalsha +script|load +zcard +zscore +zcount +zrank +zrevrank +zrange +zrevrange +hmget +exists"
-    " +info +ping +select +client|setname"
-)
-"""All that reads from fixed nodes need. ``docs`` and README give the same line."""
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +194,7 @@ async def test_an_account_with_exactly_the_commands_needed_does_and_a_wrong_pass
     stack: contextlib.ExitStack, protocol: Literal[2, 3], caplog: pytest.LogCaptureFixture
 ) -> None:
     hello = " +hello" if protocol == 3 else ""
-    lines = [f"user gateway on >secret-word ~lb:* resetchannels -@all {USER}{hello}"]
+    lines = [f"user gateway on >secret-word ~lb:* resetchannels -@all {READING} {HEALTH}{hello}"]
     group = stack.enter_context(RedisGroup(1, password="admin-word", acl=lines))
     group.write("ZADD", "lb:s", *pairs(SCORES))
     login = Login(username="gateway", password="secret-word", protocol=protocol)

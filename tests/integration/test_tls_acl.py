@@ -18,7 +18,6 @@ from tests.servers import Certificates, RedisCluster, RedisGroup, RedisServer, S
 pytestmark = pytest.mark.xdist_group("tls_acl")
 
 ADMIN = "the-administrators"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -58,20 +57,6 @@ async def read_everything(origin: RealOrigin) -> None:
 def refusals(nodes: list[RedisServer]) -> list[str]:
     """Return what the ACL refused on any node."""
     return [repr(entry) for node in nodes for entry in node.call("ACL", "LOG") if USER in repr(entry)]
-
-
-def documented(name: str) -> list[set[str]]:
-    """Return the words behind the secret of every ``ACL SETUSER gateway`` line in a document."""
-    lines = (ROOT / name).read_text().splitlines()
-    return [set(line.split()[5:]) for line in lines if line.startswith(f"ACL SETUSER {USER} on >")]
-
-
-def test_the_documents_list_exactly_the_commands_of_the_accounts_that_these_tests_use() -> None:
-    fixed, cluster, sentinel = (
-        set(line.split()[4:]) for line in (FIXED_ACCOUNT, CLUSTER_ACCOUNT, accounts.SENTINEL_ACCOUNT)
-    )
-    assert documented("README.md") == [fixed]
-    assert documented("docs/operations.md") == [fixed, cluster, sentinel]
 
 
 async def test_one_primary_and_replicas(
