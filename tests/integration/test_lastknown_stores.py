@@ -26,7 +26,7 @@ from gateway.lastknown.opening import open_store
 from gateway.lastknown.postgres import TABLE
 from gateway.lastknown.store import NEVER, Kept, LastKnownStore, Name, StoreError
 from tests.fakes import FakeClock
-from tests.servers import Postgres, Process, free_port
+from tests.servers import Gateway, Postgres, Process, RedisServer, eventually, free_port
 from tests.servers.process import accepts
 from tests.unit.lastknown.stores import FakeStore
 
@@ -505,3 +505,35 @@ def test_a_url_of_no_known_store_is_refused() -> None:
             open_store(url, clock=clock)
     with pytest.raises(ValueError, match="a store is"):
         open_store("memory://", clock=clock)
+
+
+@pytest.mark.parametrize("kind", ["s3", "postgresql"])
+def test_a_gateway_of_several_workers_is_restarted_in_an_outage_with_what_its_service_kept(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """And goes on serving when that service is away as well. (What a folder keeps has a module of its own.)"""
+    server = request.getfixturevalue({"s3": "s3", "postgresql": "postgres"}[kind])
+    top = "/v1/leaderboards/race/top"
+    with RedisServer() as redis:
+        redis.call("ZADD", "lb:race", 1, "ann", 2, "bob")
+        settings = {
+            "server": {"workers": 2},
+            "redis": {"primary": redis.url},
+            "last_known": {"store": f"s3://boards/{tmp_path.name}" if kind == "s3" else server.url, "interval_s": 1},
+            "leaderboards": [{"name": "race", "key": "lb:race"}],
+        }
+        with Gateway(settings) as gateway:
+            fresh = gateway.json(top)
+            eventually(lambda: gateway.metric("gateway_last_known_saves_total", outcome="saved") >= 1)
+            gateway.stop()
+            redis.kill()
+            gateway.start()
+            assert gateway.json(top)["entries"] == fresh["entries"]
+            eventually(lambda: gateway.json(top)["stale"], what="what was restored is past its ttl and grace")
+            assert gateway.json(top) == fresh | {"stale": True}
+            server.freeze()
+            try:
+                assert {gateway.get(top)[0] for _ in range(20)} == {200}
+                gateway.stop()
+            finally:
+                server.thaw()
