@@ -81,6 +81,11 @@ class Rendering:
         return form
 
     @property
+    def is_part(self) -> bool:
+        """Whether its content makes it anew when it was asked for many others."""
+        return self._allowance is not None
+
+    @property
     def size_bytes(self) -> int:
         """What the forms made so far take."""
         return sum(map(len, self._forms.values()))

@@ -21,7 +21,9 @@ from gateway.http.negotiation import coding_for, none_match
 from gateway.model import Kind, Outcome
 
 KEPT_ANSWERS = 1024
-"""An entry takes 2 KiB for each coding asked for; the bodies are the snapshots' own."""
+"""An entry takes 2 KiB for each coding asked for; the bodies are the snapshots' own, but for parts of them."""
+_PARTS_BYTES = 16 * 2**20
+"""What the bodies take that are parts of a snapshot: of one with profiles, a thousand would be 100 MiB."""
 _KEPT_CODINGS = 256
 _KEPT_LENGTH_BYTES = 256
 _SWEPT_AT_ONCE = 4
@@ -53,6 +55,11 @@ class Representation:
         self._validated = validated
         self._forms: dict[Coding, Answer] = {}
         self._not_modified: Answer | None = None
+
+    @property
+    def part_bytes(self) -> int:
+        """What the body takes if nobody else is sure to keep it."""
+        return self._rendering.size_bytes if self._rendering.is_part else 0
 
     def pick(self, headers: Headers) -> Answer:
         """Choose the answer to a request with these headers."""
@@ -99,6 +106,8 @@ class Prepared:
     durations: Durations
     found: Cell
     not_modified: Cell
+    part_bytes: int = 0
+    """What its body took when it was kept."""
 
 
 class HotAnswers:
@@ -111,6 +120,7 @@ class HotAnswers:
     def __init__(self, limit: int = KEPT_ANSWERS) -> None:
         self._limit = limit
         self._kept: dict[tuple[bytes, bytes], Prepared] = {}
+        self._parts_bytes = 0
         self.get: Callable[[Any], Prepared | None] = self._kept.get
         """Return what was prepared for a raw path and a query string, None if nothing was."""
 
@@ -120,9 +130,20 @@ class HotAnswers:
 
     def put(self, key: tuple[bytes, bytes], prepared: Prepared, now: float) -> None:
         """Keep an answer; drop a few old ones that no longer hold, or the oldest if there is no room."""
-        self._kept.pop(key, None)
+        self._drop(key)
+        prepared.part_bytes = prepared.representation.part_bytes
         for old in list(islice(self._kept, _SWEPT_AT_ONCE)):
-            if self._kept[old].until >= now and len(self._kept) < self._limit:
+            if self._kept[old].until >= now and len(self._kept) < self._limit and self._has_room_for(prepared):
                 break
-            del self._kept[old]
-        self._kept[key] = prepared
+            self._drop(old)
+        if self._has_room_for(prepared):
+            self._kept[key] = prepared
+            self._parts_bytes += prepared.part_bytes
+
+    def _has_room_for(self, prepared: Prepared) -> bool:
+        return self._parts_bytes + prepared.part_bytes <= _PARTS_BYTES
+
+    def _drop(self, key: tuple[bytes, bytes]) -> None:
+        dropped = self._kept.pop(key, None)
+        if dropped is not None:
+            self._parts_bytes -= dropped.part_bytes

@@ -59,7 +59,7 @@ def parse(route: Route, query: bytes) -> Params:
 
 def knows_all(route: Route, query: bytes) -> bool:
     """Return whether a query string says nothing that the route ignores."""
-    return not query or all(name in KNOWN[route] for name, _ in _pairs(query))
+    return not query or (all(query.split(b"&")) and all(name in KNOWN[route] for name, _ in _pairs(query)))
 
 
 def _parse(route: Route, query: bytes) -> Params:

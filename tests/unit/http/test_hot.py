@@ -124,8 +124,22 @@ async def test_parameters_that_mean_nothing_make_no_second_entry_and_push_nothin
     for number in range(1100):
         assert (await site.get(f"{TOP}?x={number}")).body == BODY.form("identity")
         await site.get(f"{TOP}?limit=5&%78={number}")
+    await site.get(f"{TOP}?limit=5&&")
     assert list(site.app._hot._kept) == [(TOP.encode(), b"")]
-    assert site.count("gateway_reads_total", "top", "hit") == 2201
+    assert site.count("gateway_reads_total", "top", "hit") == 2202
+
+
+async def test_bodies_that_only_the_prepared_answers_keep_are_bounded_in_bytes() -> None:
+    site = Site()
+    for number in range(400):
+        part = Rendering(b"%d" % number * 40_000, b'W/"x"', Allowance(1))
+        until = site.clock.monotonic() + 1
+        site.reads.reply = Reply("hit", part, 0.0, stale=False, fresh_until=until)
+        await site.get(f"{TOP}?limit={'0' * number}7")
+    kept = site.app._hot._kept.values()
+    assert 0 < sum(prepared.part_bytes for prepared in kept) <= 16 * 2**20
+    assert site.app._hot._parts_bytes == sum(prepared.part_bytes for prepared in kept)
+    assert next(reversed(kept)).part_bytes == 120_000
 
 
 async def test_a_flood_of_other_spellings_keeps_a_bounded_number_of_answers() -> None:
