@@ -14,7 +14,7 @@ import logging
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from gateway.app import bound_s
 from gateway.boards import Boards
@@ -31,8 +31,7 @@ from gateway.replicas.failures import ErrorReply
 from gateway.replicas.reads import ReplicaReads
 from gateway.replicas.report import NodeReport
 from gateway.settings import RedisSettings, Settings
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 (it has no public name)
+from gateway.terminal import FAILED, Commands
 
 SETTLE_S = 3.0
 """How long nodes get to show what they are: lag is proven by a sample or two, at most 2 s apart by default."""
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace, settings: Settings, clock: Clock | None = None
         print_line(f"{line}\n")
     for problem in problems:
         print_line(f"problem: {problem}\n")
-    return 1 if problems else 0
+    return FAILED if problems else 0
 
 
 async def _check(settings: Settings, clock: Clock) -> tuple[list[str], list[str]]:
