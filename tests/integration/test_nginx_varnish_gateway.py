@@ -137,6 +137,13 @@ def test_an_id_that_is_too_long_is_refused_by_the_gateway_with_a_problem_documen
         assert (reply.status, reply.headers["content-type"]) == (status, "application/problem+json")
 
 
+def test_d17_ids_of_any_length_are_refused_with_a_problem_document_by_nginx_or_behind_it(world: World) -> None:
+    for length, status in ((9_000, 400), (17_000, 414), (70_000, 414)):
+        reply = get(world.ports["nginx"], "/v1/leaderboards/downloads/members/" + "m" * length)
+        assert (reply.status, reply.headers["content-type"]) == (status, "application/problem+json"), length
+        assert reply.headers["cache-control"] == "no-store"
+
+
 @pytest.mark.parametrize("edge", EDGES)
 def test_each_form_arrives_packed_once_and_unpacks_to_the_plain_one(world: World, edge: str) -> None:
     target = "/v1/leaderboards/downloads/top"
