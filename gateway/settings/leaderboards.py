@@ -46,7 +46,8 @@ class LeaderboardSettings(Section):
     )
     placeholders: Annotated[dict[str, str], Form("a table of regular expressions")] = Field(
         default_factory=dict,
-        description=f'What each placeholder may be, "{DEFAULT_PLACEHOLDER}" unless given; else 404 and no Redis call.',
+        description=f'What each placeholder may be, "{DEFAULT_PLACEHOLDER}" unless given; else 404 and no Redis call. '
+        "Clients choose what it is tried on: a repetition of a repetition, as in (?:a+)+, can take for ever.",
     )
     order: Literal["desc", "asc"] = Field(default="desc", description="Highest score first, or lowest (lap times).")
     ties: Literal["ordinal", "competition"] = Field(
