@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from gateway.demo.embedded import find_redis_server
-from loadtests.programs import LOOPBACK, Programs, free_port, program, until
+from loadtests.programs import LOOPBACK, Missing, Programs, free_port, program, until
 
 PAIRS = 500
 """Rows in one ZADD."""
@@ -135,12 +135,19 @@ def _start(programs: Programs, *more: str, port: int = 0) -> Node:
     folder.mkdir(exist_ok=True)
     # fmt: off
     process = programs.start(
-        name, find_redis_server(), "--port", str(port), "--bind", LOOPBACK, "--dir", folder, "--save", "",
+        name, redis_server(), "--port", str(port), "--bind", LOOPBACK, "--dir", folder, "--save", "",
         "--appendonly", "no", "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0",
-        "--repl-backlog-size", "64mb", "--client-output-buffer-limit", "replica 0 0 0", *more, port=port,
+        "--repl-backlog-size", "64mb", "--client-output-buffer-limit", "replica", "0", "0", "0", *more, port=port,
     )
     # fmt: on
     return Node(port, process)
+
+
+def redis_server() -> str:
+    """Return the system's program, before one that an activated environment brings; without it, the embedded one."""
+    with suppress(Missing):
+        return program("redis-server")
+    return str(find_redis_server())
 
 
 def send_rows(connection: socket.socket, key: str, rows: Iterable[tuple[str, int]]) -> None:
