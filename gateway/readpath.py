@@ -40,8 +40,9 @@ _SHORT_LIFE_S = 1.0
 """How long rows without their profiles are kept (SPEC: 1 s at most)."""
 
 
-_BACKSTOP = 2
-"""A load's own deadline in request budgets. The origin keeps the budget itself; this ends what hangs elsewhere."""
+_BACKSTOP_S = 10.0
+"""A load's own deadline, unless the budget is longer. The origin keeps the budget itself, and does not count time in
+which this process was held up; this only ends what would hang for ever."""
 
 
 class Reply(NamedTuple):
@@ -105,7 +106,7 @@ class ReadPath:
         self._limits = limits
         self._bound_s = bound_s
         self.store = store
-        self.flights: SingleFlight[SnapshotKey, Snapshot] = SingleFlight(_BACKSTOP * limits.request_budget_s)
+        self.flights: SingleFlight[SnapshotKey, Snapshot] = SingleFlight(max(_BACKSTOP_S, 2 * limits.request_budget_s))
 
     async def read(self, query: Query) -> Reply:
         """Answer one query; raise an error of ``gateway.errors`` when nothing servable is known.

@@ -284,7 +284,8 @@ async def test_a_load_that_outlasts_its_deadline_gives_the_old_snapshot_marked(w
 
 
 async def test_a_hanging_load_ends_at_its_own_deadline_and_counts_as_a_failure() -> None:
-    world = World(request_budget_s=0.0)
+    world = World()
+    world.readpath.flights._deadline_s = 0
     world.origin.hold()
     with pytest.raises(OriginUnavailable):
         await world.read()
