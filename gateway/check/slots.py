@@ -41,7 +41,7 @@ def cluster_problems(view: ClusterView | None, boards: Sequence[Board]) -> Itera
     if view is None:
         yield "no configured node knows of any slot"
         return
-    missing = sorted(set(range(SLOTS)) - {slot for held in view.ranges for slot in range(held.first, held.last + 1)})
+    missing = sorted(view.unheld())
     if missing:
         yield f"nobody holds {len(missing)} of {SLOTS} slots: {_ranges(missing)}"
         yield from (

@@ -54,9 +54,10 @@ class ClusterTopology:
         """``login`` must ask for ``readonly``, so that replicas answer for their primary's slots."""
         self._nodes, self._seeds, self._login = nodes, tuple(seeds), login
         self._clients, self._clock, self._random, self._resolve = Clients(account), clock, random, resolve_names
-        nobody = Shard(None, (), expects_replicas=False, answered_at=clock.monotonic())
-        self._slots: list[Shard] = [nobody] * SLOTS
-        self._shards: tuple[Shard, ...] = (nobody,)
+        self._nobody = Shard(None, (), expects_replicas=False, answered_at=clock.monotonic())
+        self._slots: list[Shard] = [self._nobody] * SLOTS
+        self._shards: tuple[Shard, ...] = (self._nobody,)
+        self._unheld: set[int] = set()
         self._sources: list[Address] = []
         self._answered: set[Address] = set()
         self._epoch = -1
@@ -123,7 +124,8 @@ class ClusterTopology:
         self._publish()
 
     def _publish(self) -> None:
-        self._shards = tuple(dict.fromkeys(self._slots))
+        held = tuple(shard for shard in dict.fromkeys(self._slots) if shard is not self._nobody)
+        self._shards = held or (self._nobody,)
         now = self._clock.monotonic()
         self._importers = {node: until for node, until in self._importers.items() if until > now}
 
@@ -174,7 +176,9 @@ class ClusterTopology:
     def _apply(self, view: ClusterView) -> None:
         """Make the shards of a view; those whose nodes are the same stay the same objects.
 
-        Slots of which the view says nothing keep the shard they had: their nodes say what is wrong when asked.
+        Slots of which the view says nothing keep the shard they had, unless a whole cluster says twice that nobody
+        holds them: asking their former nodes would only make those rest, and fail reads of what they do hold. (Once is
+        not enough: a node that has just joined learns the map piece by piece.)
         """
         self._epoch = view.epoch
         followers: dict[Address, dict[Address, None]] = {}
@@ -186,6 +190,10 @@ class ClusterTopology:
             if held.primary not in made:
                 made[held.primary] = self._shard(held.primary, tuple(followers[held.primary]))
             slots[held.first : held.last + 1] = [made[held.primary]] * (held.last - held.first + 1)
+        unheld = view.unheld() if view.whole else set()
+        for slot in unheld & self._unheld:
+            slots[slot] = self._nobody
+        self._unheld = unheld
         if slots != self._slots:
             self._slots = slots
             self._publish()

@@ -35,6 +35,12 @@ class ClusterView(NamedTuple):
         """How many slots have somebody."""
         return sum(held.last - held.first + 1 for held in self.ranges)
 
+    def unheld(self) -> set[int]:
+        """Return the slots that nobody holds."""
+        if self.covered >= SLOTS:
+            return set()
+        return set(range(SLOTS)).difference(*(range(held.first, held.last + 1) for held in self.ranges))
+
 
 def best_of(views: Iterable[ClusterView | None]) -> ClusterView | None:
     """Return the view to believe: of a whole cluster, of the newest epoch, with the most slots; none without any slot.

@@ -138,6 +138,21 @@ def test_slots_of_which_a_view_says_nothing_keep_their_shard(slots: Map) -> None
     assert slots.shown() == [(P1, [R1]), (P2, [R2])]
 
 
+def test_slots_that_a_whole_cluster_says_twice_that_nobody_holds_are_nobodys_until_somebody_has_them(
+    slots: Map,
+) -> None:
+    without = ClusterView(
+        whole=True, epoch=4, ranges=(SlotRange(0, 5060, P1, (R1,)), SlotRange(5062, 16383, P2, (R2,)))
+    )
+    slots.learn(without)
+    assert slots.for_key(b"bar").primary is not None, "once may be a node that does not know yet"
+    slots.learn(without)
+    assert slots.for_key(b"bar").nodes == ()
+    assert slots.shown() == [(P1, [R1]), (P2, [R2])], "which is no shard to report"
+    slots.learn(VIEW)
+    assert slots.for_key(b"bar").nodes
+
+
 def test_a_failover_keeps_the_outage_clock_and_what_was_expected(slots: Map) -> None:
     slots.for_key(b"bar").answered_at = 1.5
     slots.learn(ClusterView(whole=True, epoch=4, ranges=(SlotRange(0, 8191, R1, ()), VIEW.ranges[1])))
