@@ -56,7 +56,11 @@ class LeaderboardSettings(Section):
     profiles: Text | None = Field(
         default=None, description="A hash, member → text or JSON up to 1 KiB, that is shown with each row."
     )
-    ttl_ms: LifeMs = Field(default=1000, description="How long a snapshot is fresh; 0 shares reads and stores nothing.")
+    ttl_ms: LifeMs = Field(
+        default=1000,
+        description="How long a snapshot is fresh; 0 shares reads and stores nothing, "
+        "nor may others unless edge_ttl_s or client_ttl_s is set.",
+    )
     grace_ms: LifeMs = Field(
         default=1000, description="How long after that it is still served while one refresh runs behind it."
     )
@@ -102,8 +106,14 @@ class LeaderboardSettings(Section):
 
     @property
     def caches_top(self) -> bool:
-        """Whether the top may be kept: always when read from replicas, else if every life is set on purpose."""
-        return self.read_from == "replicas" or set(LIVES) <= self.model_fields_set
+        """Whether anyone may keep the top.
+
+        Read from the primary: if every life is set on purpose. With ``ttl_ms`` 0, "store nothing": if an edge's or a
+        client's life is, since who wants nothing stored here is not asking for it elsewhere.
+        """
+        if self.read_from == "primary":
+            return set(LIVES) <= self.model_fields_set
+        return self.ttl_ms > 0 or not self.model_fields_set.isdisjoint(("edge_ttl_s", "client_ttl_s"))
 
     @property
     def name_is_sound(self) -> bool:
@@ -115,10 +125,10 @@ class LeaderboardSettings(Section):
         return fault_of_name(self.name) is None
 
     def life(self, key: str) -> int:
-        """Return a life as set; on a board read from the primary 0 for each that nobody set on purpose."""
+        """Return a life as set; where nothing is kept by default, 0 for each that nobody set on purpose."""
         value: int = getattr(self, key)
-        meant = self.read_from == "replicas" or (self.caches_top and key in self.model_fields_set)
-        return value if meant else 0
+        by_default = self.read_from == "replicas" and self.ttl_ms > 0
+        return value if by_default or (self.caches_top and key in self.model_fields_set) else 0
 
     def patterns(self) -> dict[str, re.Pattern[str]]:
         """Compile what each placeholder of the name may be; raises re.error."""

@@ -255,6 +255,18 @@ def test_a_board_read_from_the_primary_is_cached_only_on_purpose(
     )
 
 
+@pytest.mark.parametrize(
+    ("extra", "cached", "lives"),
+    [("", False, (0, 0, 0)), ("client_ttl_s = 1\n", True, (0, 1, 0)), ("edge_ttl_s = 3\n", True, (3, 0, 0))],
+)
+def test_ttl_zero_stores_nothing_anywhere_but_where_a_life_is_set_on_purpose(
+    load_text: Load, extra: str, cached: bool, lives: tuple[int, ...]
+) -> None:
+    (board,) = load_text(f"{REDIS}{BOARD}ttl_ms = 0\n{extra}").boards
+    assert (board.ttl_s, board.cache_top) == (0.0, cached)
+    assert lives == (board.edge_ttl_s, board.client_ttl_s, board.stale_while_revalidate_s)
+
+
 def test_the_environment_overrides_the_file(load_text: Load) -> None:
     settings = load_text(
         environ={
