@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -53,6 +53,25 @@ async def test_opening_is_tried_again_with_doubling_jittered_pauses_and_each_fai
     await clock.elapse(1.0)
     assert len(node.ready) == 1
     assert (listener.greetings, node.trouble, node.version) == (1, "", "7.0.15")
+    await nodes.close()
+
+
+async def test_attempts_that_run_out_of_time_have_used_up_their_pause() -> None:
+    clock = FakeClock()
+
+    class Silent(Dialler):
+        async def __call__(self, *args: object, within_s: float, **more: object) -> Any:
+            self.attempts += 1
+            await clock.sleep(within_s)
+            raise TimeoutError
+
+    dialler = Silent()
+    nodes = make_nodes(clock, dialler)
+    nodes.node(address(1), LOGIN)
+    await clock.elapse(20.5)
+    assert dialler.attempts == 1 + 20 / nodes.open_timeout_s, (
+        "a node that is back is found after one more, and no pause"
+    )
     await nodes.close()
 
 
