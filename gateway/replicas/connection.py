@@ -139,12 +139,19 @@ class Connection(asyncio.Protocol):
         self._due = now + self._sweep_s
         self._timer = self._call_later(self._sweep_s, self._sweep, context=self._context)
 
+    def _note_lateness(self) -> float:
+        """Return the time, having noted by how much this timer is late: for so long the process was held up."""
+        now = self._monotonic()
+        late_s = now - self._due
+        if late_s > _HELD_UP_S:
+            self._held_s += late_s
+        self._due = now
+        return now
+
     def _sweep(self) -> None:
         # Time in which this process could not have read a reply counts against nobody's deadline: a crowd of thousands
         # keeps the loop busy for longer than an attempt may take, and a retry would only add to it.
-        late_s = self._monotonic() - self._due
-        if late_s > _HELD_UP_S:
-            self._held_s += late_s
+        self._note_lateness()
         # Interleaving: 1. the process is held up for longer than an attempt may take. 2. The loop wakes and runs
         # timers before it reads sockets (libuv does). 3. This sweep finds everything overdue, though the replies have
         # long been in the socket. So sockets get their turn first: judgement is one turn of the loop later.
@@ -156,7 +163,7 @@ class Connection(asyncio.Protocol):
         pending = self.pending
         if not pending:
             return
-        now = self._monotonic()
+        now = self._note_lateness()
         running = now - self._held_s
         if running > pending[0][1] + self._silence_s:
             self.abort()
