@@ -88,6 +88,9 @@ async def world(redis: RedisServer, tmp_path: Path) -> AsyncIterator[World]:
     with Nginx(printed(config, front), port=front):
         clock.set(FIRST + DAY_S - LEAD_S)
         await gateway.start()
+        async with asyncio.timeout(10):
+            while not gateway.readiness().ready:  # the first load runs behind the start
+                await asyncio.sleep(0.01)
         await serving.start([socket.create_server(("127.0.0.1", port))])
         try:
             yield World(clock, gateway, serving, redis, port, front)
