@@ -60,7 +60,7 @@ async def test_a_replica_of_a_node_that_was_detached_is_not_in_step_with_the_pri
         detached.call("REPLICAOF", "NO", "ONE")
         follower.call("REPLICAOF", "127.0.0.1", detached.port)
         await until(["up", "wrong_role", "lagging"], reads.states)
-        # A busy machine may call a node lagging for a moment; only from the next looks on is it the new link that says so.
+        # A busy machine may call a node lagging for a moment; only from the next look on does the new link say so.
         await asyncio.sleep(1.2)
         await until(["up", "wrong_role", "lagging"], reads.states)
         detached.call("ZADD", "lb:s", 1, "a way of its own")
