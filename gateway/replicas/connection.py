@@ -29,6 +29,9 @@ Answer: TypeAlias = asyncio.Future[Any]
 
 _NOTHING = object()
 
+_BATCH = 16
+"""So many requests go out before the loop's turn ends. A crowd's turn is long: the node would idle through it, and then
+the process through the node's. Measured with 64 readers: a fifth more rank reads, a third more neighbors."""
 _HELD_UP_S = 0.05
 """A timer later than this says that the process was held up; less is what a busy loop takes."""
 
@@ -110,9 +113,12 @@ class Connection(asyncio.Protocol):
         """
         future = self._create_future()
         self.pending.append((future, deadline - self._held_s))
-        if not self._out:
+        out = self._out
+        if not out:
             self._call_soon(self._flush)
-        self._out.append(request)
+        out.append(request)
+        if len(out) == _BATCH:
+            self._flush()
         if self._marked is None:  # always so when nothing else is pending
             self._marked, self._marked_at = future, now
             if self._timer is None:  # while anything is pending, each sweep books the next
@@ -131,7 +137,7 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         out = self._out
-        if self._transport is not None:
+        if out and self._transport is not None:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         out.clear()
 

@@ -84,6 +84,18 @@ async def test_requests_of_one_loop_turn_are_one_write_and_replies_come_in_order
     assert (await first, await second) == (1, 2)
 
 
+async def test_a_crowds_requests_begin_to_go_out_before_the_turn_ends(rig: Rig) -> None:
+    answers = [rig.send(b"%d;" % number) for number in range(40)]
+    assert rig.transport.writes == [
+        b"".join(b"%d;" % n for n in range(16)),
+        b"".join(b"%d;" % n for n in range(16, 32)),
+    ]
+    await settle()
+    assert b"".join(rig.transport.writes) == b"".join(b"%d;" % number for number in range(40))
+    rig.receive(b"".join(b":%d\r\n" % number for number in range(40)))
+    assert [await answer for answer in answers] == list(range(40))
+
+
 async def test_a_cancelled_callers_slot_stays_in_order(rig: Rig) -> None:
     answers = [rig.send() for _ in range(3)]
     answers[1].cancel()
