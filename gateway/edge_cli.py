@@ -228,7 +228,9 @@ async def _run(client: Redis | RedisCluster, key: bytes, plan: Plan, clock: Cloc
     await write(clock.wall())
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
     async with httpx.AsyncClient(limits=limits) as reader:
-        return await Probe(write, reader, clock).run(plan)
+        probe = Probe(write, reader, clock)
+        await probe.settle(plan)
+        return await probe.run(plan)
 
 
 def _say(lines: Iterable[str], stream: Any = None) -> None:

@@ -10,6 +10,7 @@ minus that score, so writer and reader must be on one machine, or their clocks i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
@@ -109,6 +110,18 @@ class Probe:
         self._ages: list[float] = []
         self._marked_stale = 0
         self._failures: dict[str, int] = {}
+
+    async def settle(self, plan: Plan) -> None:
+        """Wait until the member that was just written shows, at most for the bound: edges may hold the empty board.
+
+        A board on which it does not show by then is left to ``run``, which counts every answer.
+        """
+        until = self._clock.monotonic() + plan.bound_s
+        while self._clock.monotonic() < until:
+            with contextlib.suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
+                seen_in((await self._client.get(plan.url, timeout=READ_TIMEOUT_S)).content)
+                return
+            await self._clock.sleep(WRITE_EVERY_S)
 
     async def run(self, plan: Plan) -> Report:
         """Read at even intervals whatever the answers take, while scores change all the time; return what was seen.

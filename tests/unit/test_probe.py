@@ -115,3 +115,23 @@ async def test_a_writer_that_fails_ends_the_probe_with_its_error() -> None:
     scores.fails = True
     with pytest.raises(OSError, match="Redis is gone"):
         await probed(lambda _: httpx.Response(200, content=page(0)), clock, scores)
+
+
+async def test_a_probe_begins_once_its_member_shows_since_an_edge_may_hold_the_empty_board() -> None:
+    bodies = [b'{"entries":[],"stale":false}', b"not JSON", b'{"entries":[{"member":"probe","score":1}],"stale":false}']
+    asked: list[int] = []
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        asked.append(1)
+        return httpx.Response(200, content=bodies[min(len(asked), len(bodies)) - 1])
+
+    async def write(_: float) -> None: ...
+
+    clock = FakeClock()
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        task = asyncio.create_task(Probe(write, client, clock).settle(Plan(URL, 5.0, 10.0, 1.0)))
+        for _ in range(200):
+            await asyncio.sleep(0)
+            clock.advance(0.01)
+        await task
+    assert len(asked) == 3
