@@ -68,7 +68,7 @@ def _await_save(folder: Path) -> None:
     """Return within a millisecond of the first board's save in a turn of saving."""
 
     def newest() -> int:
-        return max((path.stat().st_mtime_ns for path in folder.glob("*")), default=0)
+        return max((path.stat().st_mtime_ns for path in folder.glob("*.board")), default=0)
 
     former = newest()
     eventually(lambda: newest() > former, every_s=0.001, what="a board is saved")
