@@ -117,6 +117,7 @@ async def test_a_gateway_killed_at_any_moment_of_saving_leaves_every_board_whole
     dice = random.Random(5)
     former = [0.0] * len(BOARDS)
     with running(_writing, redis), Gateway(settings) as gateway:
+        eventually(lambda: len(list(tmp_path.glob("last/*.board"))) == len(BOARDS), what="every board is saved once")
         for _ in range(KILLS):
             with running(_reading, gateway):
                 _await_save(tmp_path / "last")
