@@ -12,10 +12,13 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 MEMBER_BYTES = 256
 """The longest member id (the contract, "Names and ids")."""
+
+LINE_BYTES = 64 * 1024
+"""The longest line that is looked at. A good one is shorter than 1 KiB; an endless one must not fill the memory."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 # What Redis takes as a score and a spreadsheet writes. float() alone would take "1_000", "nan" and Arabic digits.
@@ -75,6 +78,14 @@ class ScoreFile:
             self.bad.append(BadLine(number, reason))
 
 
+def lines_of(source: BinaryIO) -> Iterator[bytes]:
+    """Give the lines of a file, what is longer than ``LINE_BYTES`` cut to one byte more than that."""
+    while line := source.readline(LINE_BYTES + 1):
+        yield line
+        while len(line) > LINE_BYTES and not line.endswith(b"\n"):
+            line = source.readline(LINE_BYTES + 1)
+
+
 def parse(lines: Iterable[bytes], *, seen: Callable[[int], object] = lambda _bytes: None) -> ScoreFile:
     """Read a whole file of lines ending in LF or CRLF; ``seen`` is told the size of each line as it passes.
 
@@ -99,6 +110,8 @@ def _row(line: bytes, *, first: bool) -> tuple[bytes, float] | None:
     """Return a line's member and score, or None where the line says nothing (empty, the header)."""
     if not line:
         return None
+    if len(line) > LINE_BYTES:
+        raise _Refused(f"is longer than {LINE_BYTES} bytes")
     try:
         text = line.decode()
     except UnicodeDecodeError:

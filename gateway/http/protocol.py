@@ -199,8 +199,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if b"#" in self.url:
             # The parser would take what follows for a fragment and cut the id short: two members would be one.
             raise self._refused(InvalidParameter("A request target has no fragment; # in an id is written %23."))
-        if len(self.headers) > HEADERS_LIMIT:
-            raise self._refused(InvalidParameter(f"A request has at most {HEADERS_LIMIT} header fields."))
+        self._check_fields()
         if self.timeout_keep_alive_task is not None:  # an answer set it since the head began
             self._unset_keepalive_if_required()
         super().on_headers_complete()
@@ -224,6 +223,14 @@ class GatewayProtocol(HttpToolsProtocol):
         """End a request."""
         self._in_body = False
         super().on_message_complete()
+
+    def _check_fields(self) -> None:
+        if len(self.headers) > HEADERS_LIMIT:
+            raise self._refused(InvalidParameter(f"A request has at most {HEADERS_LIMIT} header fields."))
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            # RFC 9112 §3.2. A proxy that goes by another of the two would hold the answer for the wrong site.
+            raise self._refused(InvalidParameter("A request has exactly one Host field."))
 
     def _origin_form(self, url: bytes) -> bytes:
         """Return the target without scheme and host (RFC 9112 §3.2.2), and ``/*`` for ``OPTIONS *`` (§3.2.4)."""

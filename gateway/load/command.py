@@ -25,7 +25,7 @@ from gateway.errors import GatewayError
 from gateway.load.board import Loaded, load_board
 from gateway.load.client import primary
 from gateway.model import Target
-from gateway.scorefile import ScoreFile, parse
+from gateway.scorefile import ScoreFile, lines_of, parse
 from gateway.settings import Settings
 from gateway.terminal import FAILED, INTERRUPTED, Commands, consoles
 
@@ -86,7 +86,7 @@ def _read(name: str, err: Console) -> ScoreFile:
     with _open(name) as source:
         size = Path(name).stat().st_size if Path(name).is_file() else None
         with _progress(err, "checking", size, BYTES) as seen:
-            return parse(source, seen=seen)
+            return parse(lines_of(source), seen=seen)
 
 
 @contextmanager

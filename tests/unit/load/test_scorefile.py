@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.scorefile import ScoreFile, parse
+from gateway.scorefile import LINE_BYTES, ScoreFile, lines_of, parse
 
 
 def of(text: str | bytes) -> ScoreFile:
@@ -148,3 +148,19 @@ def test_any_bytes_at_all_are_read_to_the_end_and_every_line_is_a_row_bad_or_emp
     lines = [line.replace(b"\n", b"") + b"\n" for line in lines]
     result = parse(lines)
     assert len(result) + len(result.bad_numbers) <= len(lines)
+
+
+@pytest.mark.parametrize("over", [1, 2, LINE_BYTES, LINE_BYTES + 1, 5 * LINE_BYTES])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_line_without_end_is_one_bad_line_and_never_held_whole(over: int, end: bytes) -> None:
+    data = b"ann,1\n" + b"x" * (LINE_BYTES + over) + end + (b"bob,2\n" if end else b"")
+    result = parse(lines_of(io.BytesIO(data)))
+    assert list(result.rows()) == [(b"ann", 1.0), (b"bob", 2.0)][: 2 if end else 1]
+    assert result.bad == [(2, f"is longer than {LINE_BYTES} bytes")]
+    assert max(map(len, lines_of(io.BytesIO(data)))) == LINE_BYTES + 1
+
+
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_the_longest_line_that_is_looked_at_is_judged_by_what_it_says(end: bytes) -> None:
+    (bad,) = parse(lines_of(io.BytesIO(b"x" * (LINE_BYTES - 2) + b",1" + end))).bad
+    assert bad.reason == f"has a member of {LINE_BYTES - 2} bytes; 256 is the most"
