@@ -24,6 +24,8 @@ from cdn.lifetime import Lifetime
 STALE_LIFE_S = 2
 """How long an answer that is stale already may be kept: long enough for edges to go on collapsing requests."""
 
+SHORT_LIFE_S = 1
+
 FINISHED_CLIENT_S = 3600
 FINISHED_EDGE_S = 86_400
 IMMUTABLE_S = 31_536_000
@@ -116,6 +118,21 @@ def stale(lives: Lives, *, tags: Sequence[str] = (), until_boundary_s: int | Non
     # it has not got at all; the other edges hold the requests until one has fetched.
     window = STALE_LIFE_S if "nginx" in lives.dialects else 0
     kept = replace(lives, client_ttl_s=STALE_LIFE_S, edge_ttl_s=STALE_LIFE_S, stale_while_revalidate_s=window)
+    return _storable(_cut(kept, until_boundary_s), tags)
+
+
+def short_lived(lives: Lives, *, tags: Sequence[str] = (), until_boundary_s: int | None = None) -> Headers:
+    """Return the fields of an answer that lacks something which may be there in a moment: profiles, as yet.
+
+    It is kept for ``SHORT_LIFE_S`` at most, and nobody may give it once that is over.
+    """
+    kept = replace(
+        lives,
+        client_ttl_s=min(lives.client_ttl_s, SHORT_LIFE_S),
+        edge_ttl_s=min(lives.edge_ttl_s, SHORT_LIFE_S),
+        stale_while_revalidate_s=0,
+        stale_if_error_s=0,
+    )
     return _storable(_cut(kept, until_boundary_s), tags)
 
 

@@ -11,7 +11,7 @@ import random as random_module
 from collections.abc import Iterator, Sequence
 
 from cdn.bound import Delays, staleness_bound_s
-from gateway.archive import Archive, ArchiveLoader
+from gateway.archive import Archive, ArchiveLimits, ArchiveLoader
 from gateway.boards import Boards
 from gateway.clock import Clock, SystemClock
 from gateway.counters import Counters, Samples
@@ -88,7 +88,11 @@ class Gateway:
             store=self.store,
             clock=clock,
             random=random.random,
-            limits=Limits(request_budget_s=redis.request_budget_s, keep_s=settings.last_known.keep_s),
+            limits=Limits(
+                request_budget_s=redis.request_budget_s,
+                max_lag_s=redis.max_lag_s,
+                keep_s=settings.last_known.keep_s,
+            ),
             bound_s=lambda board: bound_s(board, redis),
         )
         periodic = any(board.calendar is not None for board in settings.boards)
@@ -187,7 +191,7 @@ class Gateway:
             clock=self._clock,
             counters=self.counters,
             random=random.random,
-            families=self._settings.last_known.families,
+            limits=ArchiveLimits(families=self._settings.last_known.families, max_lag_s=self._settings.redis.max_lag_s),
         )
 
     def _keep(self, kept: LastKnownStore, random: random_module.Random) -> Keeper:

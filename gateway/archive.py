@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from cachetools import TTLCache
 
@@ -43,11 +44,22 @@ _PATIENCE_S = 0.15
 """Most loads take 2 ms, and a caller's whole budget is half a second."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveLimits:
+    """Whether boards of families are archived too, and how far behind a node may be that counts as in step (seconds).
+
+    So much later than final a period is read for good.
+    """
+
+    families: bool = False
+    max_lag_s: float = 0.0
+
+
 class Archive:
     """Finished periods on the archive's shelf, and the task that puts them there.
 
-    ``loader`` reads from the origin itself. ``snapshots`` gives all that this process holds: with ``families``, the
-    boards of families among them are archived too. ``random`` gives numbers in [0, 1).
+    ``loader`` reads from the origin itself. ``snapshots`` gives all that this process holds: with families, their
+    boards among them are archived too. ``random`` gives numbers in [0, 1).
     """
 
     def __init__(
@@ -60,7 +72,7 @@ class Archive:
         clock: Clock,
         counters: Counters,
         random: Callable[[], float],
-        families: bool = False,
+        limits: ArchiveLimits,
     ) -> None:
         self._store = store
         self._loader = loader
@@ -68,7 +80,7 @@ class Archive:
         self._snapshots = snapshots
         self._clock = clock
         self._random = random
-        self._families = families
+        self._limits = limits
         self._done: set[Name] = set()
         self._task: asyncio.Task[None] | None = None
         self._failing = False
@@ -79,8 +91,7 @@ class Archive:
 
     def is_final(self, target: Target) -> bool:
         """Tell whether a target's period is over for good."""
-        period = target.period
-        return period is not None and self._clock.wall() >= period.end + target.board.settle_s
+        return self._clock.wall() >= target.final_at
 
     async def find(self, target: Target) -> Snapshot | None:
         """Return an archived period as a snapshot read just now, with its own ``as_of``; None if there is none.
@@ -164,13 +175,13 @@ class Archive:
         wall = self._clock.wall()
         for leaderboard, board in self._dated().items():
             back = _BACK_FAMILY if board.is_family else _BACK
-            for period in _ended(board.calendar, wall - board.settle_s, back):
+            for period in _ended(board.calendar, wall - board.settle_s - self._limits.max_lag_s, back):
                 with contextlib.suppress(RequestError):
                     yield self._boards.resolve(leaderboard, period.label, wall)
 
     def _dated(self) -> dict[str, Board]:
         dated = {board.name: board for board in self._boards.catalogue if board.calendar and not board.is_family}
-        if self._families:
+        if self._limits.families:
             for key in [snapshot.key for snapshot in self._snapshots() if snapshot.key.label is not None]:
                 with contextlib.suppress(RequestError):
                     board = self._boards.resolve(key.leaderboard, key.label, self._clock.wall()).board
@@ -196,8 +207,7 @@ class Archive:
         self._done.add(name)
 
     def _may_wait(self, target: Target) -> bool:
-        period = target.period
-        return period is not None and self._clock.wall() < period.end + target.board.settle_s + _PROFILES_WAIT_S
+        return self._clock.wall() < target.final_at + _PROFILES_WAIT_S
 
     def _tell(self, error: Exception | None) -> None:
         if error is not None and not self._failing:

@@ -16,7 +16,7 @@ from random import Random
 
 from rich.console import Console
 
-from gateway.archive import Archive
+from gateway.archive import Archive, ArchiveLimits
 from gateway.boards import Boards
 from gateway.clock import Clock, SystemClock
 from gateway.counters import Counters
@@ -109,11 +109,10 @@ def _finished(args: argparse.Namespace, settings: Settings, clock: Clock) -> Tar
         raise _Refused("rebuild needs a leaderboard and --period")
     boards = Boards(settings.boards)
     target = boards.resolve(args.leaderboard, args.period, clock.wall())
-    period = target.period
-    if period is None:
+    if target.period is None:
         raise InvalidPeriod("This leaderboard has no periods.")
-    if clock.wall() < period.end + target.board.settle_s:
-        raise _Refused(f"{target.leaderboard} {period.label} is final at {_time(period.end + target.board.settle_s)}")
+    if clock.wall() < target.final_at:
+        raise _Refused(f"{target.leaderboard} {target.label} is final at {_time(target.final_at)}")
     return target
 
 
@@ -134,6 +133,7 @@ async def _archive(settings: Settings, store: LastKnownStore, clock: Clock) -> A
             clock=clock,
             counters=counters,
             random=random.random,
+            limits=ArchiveLimits(),
         )
     finally:
         await reads.stop()

@@ -140,7 +140,7 @@ class Content:
     ``as_of`` is when this content was first read (wall seconds); an unchanged board keeps it, and with it its bodies.
     """
 
-    __slots__ = ("_allowance", "_parts", "_wholes", "as_of", "ends", "first", "opening", "rows", "total")
+    __slots__ = ("_allowance", "_parts", "_wholes", "as_of", "boards", "ends", "first", "opening", "rows", "total")
 
     def __init__(self, opening: bytes, first: int, rows: Sequence[bytes], total: int, as_of: float) -> None:
         self.opening = opening
@@ -150,6 +150,8 @@ class Content:
         self.rows = b",".join(rows)
         self.ends = array("I", _row_ends(rows))
         self._wholes: dict[bool, Rendering] = {}
+        self.boards: dict[bool, Rendering] = {}
+        """The bodies of the board's own route, stale and not, as ``board_rendering`` made them."""
         self._parts: LRUCache[tuple[int, int, bool], Rendering] = LRUCache(_RENDERINGS_PER_CONTENT)
         self._allowance = Allowance(_COMPRESSIONS_OF_PARTS)
 
@@ -166,7 +168,7 @@ class Content:
     @property
     def size_bytes(self) -> int:
         """What it takes in memory, to a few hundred bytes, compressed forms included."""
-        renderings = (*self._wholes.values(), *self._parts.values())
+        renderings = (*self._wholes.values(), *self._parts.values(), *self.boards.values())
         forms = sum(rendering.size_bytes + 200 for rendering in renderings)
         return len(self.rows) + 4 * len(self.ends) + len(self.opening) + forms + 1000
 
@@ -332,7 +334,14 @@ def window_body(target: Target, window: Window, *, stale: bool) -> bytes:
 
 
 def board_rendering(target: Target, snapshot: Snapshot, *, stale: bool, bound_s: float) -> Rendering:
-    """Return the JSON of the board's own route; its ETag leaves out ``as_of``, as the top's does."""
+    """Return the JSON of the board's own route, made once; its ETag leaves out ``as_of``, as the top's does."""
+    made = snapshot.content.boards.get(stale)
+    if made is None:
+        made = snapshot.content.boards[stale] = _board_rendering(target, snapshot, stale=stale, bound_s=bound_s)
+    return made
+
+
+def _board_rendering(target: Target, snapshot: Snapshot, *, stale: bool, bound_s: float) -> Rendering:
     board, period = target.board, target.period
     span = b"null"
     if period is not None:

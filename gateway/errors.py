@@ -67,10 +67,12 @@ class MemberNotFound(RequestError):
     title = "Member not found"
     default_detail = "The member is not on this leaderboard."
 
-    def __init__(self, detail: str = "", *, as_of: float | None = None) -> None:
+    def __init__(self, detail: str = "", *, as_of: float | None = None, stale_age_s: float | None = None) -> None:
         super().__init__(detail)
         self.as_of = as_of
         """When the leaderboard was read without finding the member, in wall seconds."""
+        self.stale_age_s = stale_age_s
+        """Seconds since then, where no node known to be in step could be asked: an absence to be marked stale."""
 
 
 class PeriodNotFound(RequestError):

@@ -73,6 +73,11 @@ class Target:
         """The period's label, or None where the board has no periods."""
         return None if self.period is None else self.period.label
 
+    @property
+    def final_at(self) -> float:
+        """The wall instant from which the period's scores count as final; infinite where that never comes."""
+        return float("inf") if self.period is None else self.period.end + self.board.settle_s
+
 
 class SnapshotKey(NamedTuple):
     """What a snapshot answers: places ``first`` to ``last`` (1-based, inclusive) of one board in one period."""

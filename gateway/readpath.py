@@ -32,7 +32,7 @@ from gateway.errors import (
 from gateway.freshness import Action, Life, decide, hold_s, loading
 from gateway.loader import Loader, behind_s
 from gateway.model import TOP_LIMIT, Board, Origin, Outcome, Query, SnapshotKey, Stamp, Standings, Target, Window
-from gateway.store import Slot, Store
+from gateway.store import Slot, Store, carry_over
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,8 @@ class Reply(NamedTuple):
 
     ``body`` is a ``Rendering`` for top, ranks and board, plain bytes for the uncached kinds. ``as_of`` is wall seconds,
     ``age_s`` the seconds since then on the monotonic clock. The very same reply may be given again until the monotonic
-    instant ``fresh_until`` (0: do not). ``stored`` tells whether a miss went into the store.
+    instant ``fresh_until`` (0: do not). ``stored`` tells whether a miss went into the store. ``final``: read when the
+    period's scores could no longer change. ``short_lived``: rows whose profiles could not be read.
     """
 
     outcome: Outcome
@@ -60,6 +61,8 @@ class Reply(NamedTuple):
     fresh_until: float = 0.0
     stored: bool = True
     age_s: float = 0.0
+    final: bool = False
+    short_lived: bool = False
 
 
 class Readiness(NamedTuple):
@@ -74,9 +77,13 @@ class Readiness(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of the read path: seconds, and how many callers may wait for one cold board."""
+    """Bounds of the read path: seconds, and how many callers may wait for one cold board.
+
+    ``max_lag_s``: how far behind a node may be that counts as in step.
+    """
 
     request_budget_s: float = 0.5
+    max_lag_s: float = 2.0
     keep_s: float = 86_400.0
     max_waiters: int = 20_000
 
@@ -159,13 +166,24 @@ class ReadPath:
         if flight.waiters >= self._limits.max_waiters:
             return self._stale(query, slot, Overloaded(), self._clock.monotonic())
         try:
-            # No limit of its own: the load ends inside its deadline. With 10,000 callers waiting, the loop takes longer
-            # to wake them all than a read does, and a limit would turn away callers whose answer is there.
-            snapshot = await flight.wait()
+            snapshot = await self._landed(flight, may_be_stale=slot.snapshot is not None)
         except Exception as error:  # noqa: BLE001 - every failed load ends in the last known snapshot or in an error
             return self._stale(query, self.store.get(query.snapshot_key) or slot, error, self._clock.monotonic())
         slot = self.store.get(query.snapshot_key) or Slot(snapshot)
         return self._render(query, slot, snapshot, outcome, self._clock.monotonic())
+
+    async def _landed(self, flight: Flight[Snapshot], *, may_be_stale: bool) -> Snapshot:
+        """Return what the flight brings; ``TimeoutError`` past the budget where something older can be served.
+
+        Nobody else has a limit: the load ends inside its deadline. With 10,000 callers waiting, the loop takes longer
+        to wake them all than a read does, and a limit would turn away callers whose answer is there.
+        """
+        try:
+            return await flight.wait(self._limits.request_budget_s if may_be_stale else None)
+        except TimeoutError:
+            if not flight.done:
+                raise
+            return await flight.wait()  # it landed while the process was held up, or the time-out was its own
 
     def _reply(self, query: Query, slot: Slot, outcome: Outcome, now: float) -> Reply:
         assert slot.snapshot is not None  # noqa: S101 - the table serves only what is stored
@@ -182,8 +200,10 @@ class ReadPath:
 
     def _render(self, query: Query, slot: Slot, snapshot: Snapshot, outcome: Outcome, now: float) -> Reply:
         target = query.target
-        _check_period(target, snapshot.content.total, self._clock)
         stale = snapshot.stale or outcome == "stale"
+        if snapshot.content.total == 0 and _has_ended(target, self._clock):
+            # Neither its key nor its archive exists, as far as is known now.
+            raise OriginUnavailable if stale else PeriodNotFound
         if query.kind == "board":
             body = encode.board_rendering(target, snapshot, stale=stale, bound_s=self._bound_s(target.board))
         else:
@@ -197,16 +217,21 @@ class ReadPath:
             self._fresh_until(target.board, slot, snapshot, now, age_s if stale else None),
             target.board.ttl_s > 0,
             age_s,
+            snapshot.as_of - self._limits.max_lag_s >= target.final_at,
+            snapshot.short_lived,
         )
 
     def _fresh_until(
         self, board: Board, slot: Slot, snapshot: Snapshot, now: float, stale_age_s: float | None
     ) -> float:
         """Return until when this very reply may be given again without asking."""
-        until = snapshot.began + _life(board, snapshot).ttl_s
+        life = _life(board, snapshot)
+        until = snapshot.began + life.ttl_s
         if until < now:
             until = slot.held_until if slot.failures else 0.0
-        if stale_age_s is not None:
+        if stale_age_s is None:
+            until = min(until, snapshot.began + life.ttl_s + life.grace_s)
+        else:
             # A stale answer tells its age in whole seconds: it may be repeated until that number changes.
             until = min(until, now + floor(stale_age_s) + 1 - stale_age_s)
         return until if until > now else 0.0
@@ -239,7 +264,7 @@ class ReadPath:
         if slot.snapshot is not None:
             if restored:
                 return slot.snapshot
-            _carry_over(slot.snapshot, snapshot)
+            carry_over(slot.snapshot, snapshot)
         slot.snapshot = snapshot
         slot.failures, slot.error, slot.held_until = 0, None, 0.0
         slot.restored = restored
@@ -272,16 +297,22 @@ class ReadPath:
         return self._fresh(standings.stamp, encode.members_body(target, standings, stale=standings.stamp.stale))
 
     def _fresh(self, stamp: Stamp, body: bytes) -> Reply:
-        if not stamp.stale:
+        age_s = self._stale_age_s(stamp)
+        if age_s is None:
             return Reply("miss", body, stamp.as_of, stale=False, stored=False)
-        age_s = self._clock.monotonic() - stamp.began + behind_s(stamp, self._clock)
         return Reply("stale", body, stamp.as_of, stale=True, stored=False, age_s=age_s)
+
+    def _stale_age_s(self, stamp: Stamp) -> float | None:
+        """Return how old what a node out of step said is; None where the node was in step."""
+        if not stamp.stale:
+            return None
+        return self._clock.monotonic() - stamp.began + behind_s(stamp, self._clock)
 
     async def _absent(self, query: Query, found: Window | Standings) -> Reply:
         """Answer for a member that the origin did not find: from the archive if the period's key is gone, else 404."""
         target = query.target
         if found.total or not _has_ended(target, self._clock):
-            raise MemberNotFound(as_of=found.stamp.as_of)
+            raise MemberNotFound(as_of=found.stamp.as_of, stale_age_s=self._stale_age_s(found.stamp))
         key = SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT)
         await self._cached(
             Query("top", target)
@@ -358,25 +389,6 @@ def _again(error: Exception | None) -> Exception:
     return error
 
 
-def _carry_over(former: Snapshot, new: Snapshot) -> None:
-    """Keep what the new snapshot shares with the former one, and what would otherwise go back in time."""
-    # By the monotonic clock: a wall clock set back in a failover would make all that is new look old.
-    known_at = former.began - former.behind_s
-    if new.stale and new.began - new.behind_s < known_at:
-        # Read from a node that lags behind what was already served: keep the newer data, mark it all the same.
-        new.content, new.as_of = former.content, former.as_of
-        new.behind_s = max(0.0, new.began - known_at)
-    elif new.content.same_as(former.content):
-        new.content = former.content
-        new.content.read_again()
-
-
 def _has_ended(target: Target, clock: Clock) -> bool:
     period = target.period
     return period is not None and not period.start <= clock.wall() < period.end
-
-
-def _check_period(target: Target, total: int, clock: Clock) -> None:
-    """Refuse an empty board of a period that is not running: neither its key nor its archive exists."""
-    if total == 0 and _has_ended(target, clock):
-        raise PeriodNotFound

@@ -114,3 +114,16 @@ class Store:
         if self._weigh(slot) <= self._others.maxsize:
             self._others[key] = slot
             self.evicted += before + 1 - len(self._others)
+
+
+def carry_over(former: Snapshot, new: Snapshot) -> None:
+    """Keep what the new snapshot shares with the former one, and what would otherwise go back in time."""
+    # By the monotonic clock: a wall clock set back in a failover would make all that is new look old.
+    known_at = former.began - former.behind_s
+    if new.stale and new.began - new.behind_s < known_at:
+        # Read from a node that lags behind what was already served: keep the newer data, mark it all the same.
+        new.content, new.as_of = former.content, former.as_of
+        new.behind_s = max(0.0, new.began - known_at)
+    elif new.content.same_as(former.content):
+        new.content = former.content
+        new.content.read_again()

@@ -20,13 +20,18 @@ _log = logging.getLogger(__name__)
 
 
 class Problem(NamedTuple):
-    """A problem, ready to be sent; ``retry_after_s`` is whole seconds, ``as_of`` wall seconds, or None."""
+    """A problem, ready to be sent.
+
+    ``retry_after_s`` is whole seconds, ``as_of`` wall seconds, ``stale_age_s`` the seconds since then if it is to be
+    marked stale; each may be None.
+    """
 
     status: int
     code: str
     body: bytes
     retry_after_s: int | None = None
     as_of: float | None = None
+    stale_age_s: float | None = None
 
 
 def document(kind: type[GatewayError], detail: str = "") -> bytes:
@@ -51,5 +56,5 @@ def problem_of(error: BaseException) -> Problem:
         error = GatewayError()
     kind = type(error)
     retry_after_s = getattr(error, "retry_after_s", None) if kind.status == 503 else None
-    as_of = error.as_of if isinstance(error, MemberNotFound) else None
-    return Problem(kind.status, kind.code, document(kind, error.detail), retry_after_s, as_of)
+    as_of, stale_age_s = (error.as_of, error.stale_age_s) if isinstance(error, MemberNotFound) else (None, None)
+    return Problem(kind.status, kind.code, document(kind, error.detail), retry_after_s, as_of, stale_age_s)

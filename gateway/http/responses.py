@@ -1,6 +1,6 @@
 """Responses: which header fields each kind of answer has, but for those of its content.
 
-Knows: caching policy (cdn), the gateway's own fields, when a period counts as finished.
+Knows: caching policy (cdn), the gateway's own fields.
 Must not know: ASGI, routing, how a body was made.
 """
 
@@ -42,12 +42,14 @@ class Responses:
 
         ``boundary``: the wall instant that no lifetime may reach past, infinite for none.
         """
-        board, period = resolution.target.board, resolution.target.period
+        board = resolution.target.board
         lives, until = self._lives[board.name], _rest(boundary, wall)
         tags = tags_of(resolution.target.leaderboard, resolution.target.label)
         if reply.stale:
             caching = policy.stale(lives, tags=tags, until_boundary_s=until)
-        elif period is not None and wall >= period.end + board.settle_s:
+        elif reply.short_lived:
+            caching = policy.short_lived(lives, tags=tags, until_boundary_s=until)
+        elif reply.final:
             immutable = board.finished == "immutable"
             caching = policy.finished(lives, tags=tags, immutable=immutable, until_boundary_s=until)
         else:
@@ -98,6 +100,9 @@ class Responses:
             fields.append((b"retry-after", b"%d" % found.retry_after_s))
         if found.as_of is not None:
             fields.append((b"leaderboard-as-of", rfc3339(found.as_of)))
+        if found.stale_age_s is not None:
+            status = cache_status("stale", stored=False, age_s=found.stale_age_s)
+            fields += [_stale(found.stale_age_s), (b"cache-status", status)]
         return Answer(found.status, fields, found.body)
 
 
@@ -108,7 +113,11 @@ def _cache_status(reply: Reply) -> tuple[bytes, bytes]:
 
 def _as_of(reply: Reply) -> Headers:
     as_of = (b"leaderboard-as-of", rfc3339(reply.as_of))
-    return [as_of, (b"leaderboard-stale", b"%d" % max(0, floor(reply.age_s)))] if reply.stale else [as_of]
+    return [as_of, _stale(reply.age_s)] if reply.stale else [as_of]
+
+
+def _stale(age_s: float) -> tuple[bytes, bytes]:
+    return b"leaderboard-stale", b"%d" % max(0, floor(age_s))
 
 
 def _rest(boundary: float, wall: float) -> int | None:

@@ -163,8 +163,12 @@ class Keeper:
             return None
         digest = _digest(snapshot)
         again_s = min(_AGAIN_S, self._limits.keep_s / 4)
-        if saved is not None and digest == saved.digest and snapshot.began < saved.began + again_s:
-            return None
+        if (
+            saved is not None
+            and snapshot.began < saved.began + again_s
+            and (digest == saved.digest or snapshot.short_lived)
+        ):
+            return None  # unchanged, or rows without the names that were saved a moment ago
         return _Due(target, snapshot, digest)
 
     async def _save(self, due: _Due, *, last: bool) -> StoreError | None:

@@ -469,6 +469,53 @@ async def test_rows_without_their_profiles_are_kept_a_second_at_most(world: Worl
     assert body(await world.read(query))["entries"][0]["profile"] == "Ann"
 
 
+async def test_after_a_failed_refresh_an_unmarked_answer_is_not_given_again_past_grace(world: World) -> None:
+    """The hold after a failure may last longer than what is left of grace; past it every answer is marked."""
+    await world.read()
+    world.origin.fail()
+    world.clock.advance(1.95)
+    assert not (await world.read()).stale
+    await settle()
+    held = await world.read()
+    assert not held.stale
+    assert held.fresh_until == pytest.approx(world.clock.monotonic() + 0.05)
+    world.clock.advance(0.06)
+    assert (await world.read()).stale
+
+
+async def test_who_can_be_served_something_older_waits_no_longer_than_the_budget() -> None:
+    """Whatever holds the load up, its turn in the queue included; who has nothing goes on waiting."""
+    world = World(request_budget_s=0.0)
+    await world.read()
+    world.clock.advance(60)
+    gate = world.origin.hold()
+    reply = await world.read()
+    assert (reply.outcome, reply.stale, reply.age_s) == ("stale", True, pytest.approx(60))
+    other = world.start(Query("ranks", TARGET, 101, 120))
+    await settle()
+    assert not other.done()
+    gate.set()
+    assert (await other).outcome == "miss"
+    await settle()
+    assert (await world.read()).outcome == "hit"
+
+
+async def test_rows_without_their_profiles_say_so(world: World) -> None:
+    query = Query("top", replace(TARGET, profiles_key=b"p"))
+    world.origin.profiles_fail = True
+    assert (await world.read(query)).short_lived
+    world.origin.profiles_fail = False
+    world.clock.advance(1.1)
+    assert not (await world.read(query)).short_lived
+
+
+async def test_the_boards_own_answer_is_made_once_for_all_callers(world: World) -> None:
+    replies = await asyncio.gather(*(world.read(Query("board", TARGET)) for _ in range(20)))
+    world.clock.advance(1.5)
+    replies.append(await world.read(Query("board", TARGET)))
+    assert len({id(reply.body) for reply in replies}) == 1
+
+
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
@@ -481,8 +528,9 @@ async def test_member_reads_are_never_cached(world: World) -> None:
 
 @pytest.mark.parametrize("kind", ["member", "neighbors"])
 async def test_an_absent_member_is_an_error_of_its_own(world: World, kind: Kind) -> None:
-    with pytest.raises(MemberNotFound):
+    with pytest.raises(MemberNotFound) as found:
         await world.read(member("nobody", kind))
+    assert (found.value.as_of, found.value.stale_age_s) == (world.clock.wall(), None)
     world.origin.remove(b"lb:s")
     with pytest.raises(MemberNotFound):
         await world.read(member("m1", kind))
@@ -500,6 +548,10 @@ async def test_member_reads_from_a_node_out_of_step_are_marked(world: World) -> 
         reply = await world.read(query)
         assert (reply.outcome, reply.stale, body(reply)["stale"]) == ("stale", True, True)
         assert reply.age_s == pytest.approx(7)
+    for kind in ("member", "neighbors"):
+        with pytest.raises(MemberNotFound) as found:
+            await world.read(Query(kind, TARGET, members=(b"nobody",)))
+        assert found.value.stale_age_s == pytest.approx(7)
 
 
 @pytest.mark.parametrize(
@@ -539,6 +591,17 @@ async def test_in_an_outage_members_not_wholly_inside_it_are_the_origins_error(w
     world.origin.fail(OriginTimeout())
     with pytest.raises(OriginTimeout):
         await world.read(query)
+
+
+@pytest.mark.parametrize("stored", [b"\xff", rb"\xff"])
+async def test_in_an_outage_an_id_that_may_be_another_members_text_is_not_answered(world: World, stored: bytes) -> None:
+    r"""A byte that is not UTF-8 is shown as ``\xNN``, which may be another member's own four characters."""
+    world.origin.boards[b"lb:s"][stored] = 5000.0
+    await world.read()
+    world.origin.fail()
+    with pytest.raises(OriginUnavailable):
+        await world.read(Query("member", TARGET, members=(rb"\xff",)))
+    assert body(await world.read(member("m1")))["rank"] == 3
 
 
 async def test_in_an_outage_the_end_of_a_small_board_is_a_known_end(world: World) -> None:
@@ -581,6 +644,17 @@ async def test_another_period_without_a_key_is_not_found(world: World, start: fl
             await world.read(in_period(world, start, end, kind, members=(b"m1",)))
 
 
+async def test_in_an_outage_nobody_is_told_that_nothing_is_kept_of_a_period(world: World) -> None:
+    query = in_period(world, -20, -10)
+    with pytest.raises(PeriodNotFound):
+        await world.read(query)
+    world.origin.fail()
+    world.clock.advance(5)
+    for _ in range(3):
+        with pytest.raises(OriginUnavailable):
+            await world.read(query)
+
+
 async def test_members_of_an_archived_period_are_answered_from_its_archive(world: World) -> None:
     class Archive:
         async def load(self, target: Target, key: SnapshotKey) -> Any:
@@ -591,6 +665,24 @@ async def test_members_of_an_archived_period_are_answered_from_its_archive(world
     assert (body(reply)["rank"], reply.stale) == (4, False)
     with pytest.raises(PeriodNotFound):
         await world.read(in_period(world, -20, -10, "member", members=(b"m200",)))
+
+
+async def test_a_period_is_final_for_those_who_read_it_when_no_node_in_step_could_lack_a_score() -> None:
+    """Not by when it is sent: what was read before lacks what came in since."""
+    world = World(max_lag_s=2.0)
+    world.origin.put(b"lb:s:2023-W46", {"ann": 1})
+    world.clock.advance(100)
+    query = in_period(world, -700, BOARD.settle_s * -1 + 1)  # final in a second
+    assert not (await world.read(query)).final
+    world.clock.advance(1.0)
+    assert not (await world.read(query)).final, "read before"
+    world.clock.advance(1.5)
+    await world.read(query)
+    await settle()
+    assert not (await world.read(query)).final, "read from a node that may have been two seconds behind"
+    world.clock.advance(2.5)
+    assert (await world.read(query)).final
+    assert not (await world.read()).final
 
 
 # --- the instance -----------------------------------------------------------------------------------------------------

@@ -134,7 +134,9 @@ class FakeReads:
         """Return an unexciting reply of the right kind."""
         if query.kind in ("member", "neighbors", "members"):
             return Reply("miss", b'{"rank":1}', self.clock.wall(), stale=False, stored=False)
-        return Reply("hit", BODY, self.clock.wall(), stale=False, fresh_until=self.clock.monotonic() + 1)
+        final = self.clock.wall() >= query.target.final_at
+        until = self.clock.monotonic() + 1
+        return Reply("hit", BODY, self.clock.wall(), stale=False, fresh_until=until, final=final)
 
 
 BODY: Rendering = rendering_of(b'{"leaderboard":"downloads","entries":[%b]}' % b",".join([b'{"rank":1}'] * 100))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from typing import Any
 
 import brotli  # type: ignore[import-untyped]
@@ -123,6 +124,32 @@ async def test_a_finished_period_is_kept_for_a_day_once_it_has_settled() -> None
     assert max(lives(previous)) <= 86_400 - 600
 
 
+async def test_what_was_read_before_a_period_was_final_is_kept_as_long_as_a_running_one_however_late_it_is_sent() -> (
+    None
+):
+    """A score may have come in between the read and the end of settling: nobody may hold the old winner for a day."""
+    board = replace(DAILY, finished="immutable")
+    site = Site((board,))
+    site.clock.now_wall = NOON
+    site.reads.reply = reply(site, final=False)
+    got = await site.get("/v1/leaderboards/daily/top?period=2024-03-18")
+    assert got["cdn-cache-control"].startswith("public, max-age=10,")
+    assert "immutable" not in got["cache-control"]
+
+
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("label", ["2024-03-18", "current"])
+async def test_rows_without_their_profiles_are_kept_for_a_second_and_by_nobody_after_it(
+    label: str, final: bool
+) -> None:
+    site = Site((replace(DAILY, finished="immutable"),), ("nginx",))
+    site.clock.now_wall = NOON
+    site.reads.reply = reply(site, final=final, short_lived=True)
+    got = await site.get(f"/v1/leaderboards/daily/top?period={label}")
+    assert got["cache-control"] == got["cdn-cache-control"] == "public, max-age=1"
+    assert got["x-accel-expires"] == "1"
+
+
 async def test_a_board_may_call_its_finished_periods_immutable() -> None:
     board = Board(name="daily", key="d:<period>", calendar=calendar_for("daily"), finished="immutable")
     site = Site((board,))
@@ -168,7 +195,19 @@ async def test_member_reads_are_kept_by_nobody_and_say_when_they_were_read() -> 
 async def test_a_member_who_is_not_there_is_told_when_that_was_read() -> None:
     site = Site()
     site.reads.error = errors.MemberNotFound(as_of=site.clock.wall())
-    assert (await site.get(MEMBER))["leaderboard-as-of"] == "2023-11-14T22:13:20.000Z"
+    got = await site.get(MEMBER)
+    assert got["leaderboard-as-of"] == "2023-11-14T22:13:20.000Z"
+    assert not {"leaderboard-stale", "cache-status"} & got.names
+
+
+async def test_an_absence_that_a_node_out_of_step_told_of_is_marked_as_stale_answers_are() -> None:
+    site = Site()
+    site.reads.error = errors.MemberNotFound(as_of=site.clock.wall() - 3, stale_age_s=3.2)
+    got = await site.get(MEMBER)
+    assert (got.status, got["cache-control"], got["leaderboard-stale"]) == (404, "no-store", "3")
+    site.reads.error = None
+    site.reads.reply = reply(site, outcome="stale", body=b"{}", stale=True, stored=False, age_s=3.2)
+    assert got["cache-status"] == (await site.get(MEMBER))["cache-status"]
 
 
 async def test_d5_all_forms_share_one_weak_tag_and_vary() -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.archive import Archive, ArchiveLoader, name_of
+from gateway.archive import Archive, ArchiveLimits, ArchiveLoader, name_of
 from gateway.boards import Boards
 from gateway.counters import Counters
 from gateway.encode import Snapshot
@@ -47,6 +47,7 @@ class Instance:
         origin: FakeOrigin,
         *,
         families: bool = False,
+        max_lag_s: float = 0.0,
         boards: tuple[Board, ...] = (DAY,),
         held: Iterable[Snapshot] = (),
     ) -> None:
@@ -63,7 +64,7 @@ class Instance:
             clock=self.clock,
             counters=self.counters,
             random=lambda: 0.5,
-            families=families,
+            limits=ArchiveLimits(families=families, max_lag_s=max_lag_s),
         )
         self.loader = ArchiveLoader(self.inner, self.archive, self.clock)
 
@@ -115,6 +116,18 @@ async def test_a_period_is_archived_once_it_is_final_with_its_top_100_and_its_to
     assert (len(archived.content), archived.content.total) == (100, 250)
     assert archived.content.rows.startswith(b'{"rank":1,"member":"m249","score":249}')
     assert one.outcomes() == {"archived": 1, "empty": 8}
+
+
+async def test_a_period_is_archived_only_when_no_node_in_step_could_lack_a_score(
+    clock: FakeClock, store: FakeStore, origin: FakeOrigin
+) -> None:
+    one = Instance(store, origin, max_lag_s=2.0)
+    clock.advance(2.9)
+    await one.archive.archive_final()
+    assert store.puts == []
+    clock.advance(0.1)
+    await one.archive.archive_final()
+    assert store.puts == [YESTERDAY]
 
 
 async def test_a_period_is_archived_once_however_many_instances_and_turns_there_are(
