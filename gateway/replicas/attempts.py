@@ -19,6 +19,9 @@ any other code           one log line a code and minute; the retry, on another n
 the last two, and the    the node that refused rests (``failures.REFUSING_S``): an error is answered faster than a
 retry is answered        read, so that without it a node with another account or version would be the best choice
 ======================== =========================================================================================
+
+A read that comes to nothing ends as OriginTimeout where the budget is what it ran out of, else, whatever the attempts
+failed with, as OriginUnavailable: with one node that hangs there is time left, but nobody to ask.
 """
 
 from __future__ import annotations
@@ -30,13 +33,13 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from gateway.clock import Clock
 from gateway.counters import Cell, Counters
-from gateway.errors import OriginError, OriginTimeout, OriginUnavailable, Overloaded, WrongType
+from gateway.errors import OriginTimeout, OriginUnavailable, Overloaded, WrongType
 from gateway.model import Stamp
 from gateway.replicas import choice
 from gateway.replicas.allowance import Lane, Rate, RetryBudget
 from gateway.replicas.commands import ASKING, Command, Request
 from gateway.replicas.connection import Answer
-from gateway.replicas.failures import REFUSING_S, RESTS_S, AttemptError, AttemptTimeout, ConnectionLost, ErrorReply
+from gateway.replicas.failures import REFUSING_S, RESTS_S, AttemptError, ConnectionLost, ErrorReply
 from gateway.replicas.limits import Limits
 from gateway.replicas.login import Address
 from gateway.replicas.node import Node, Nodes
@@ -67,6 +70,7 @@ class Progress:
 
     __slots__ = (
         "before",
+        "deadline",
         "failed",
         "hops",
         "lane",
@@ -91,6 +95,8 @@ class Progress:
         """Nodes whose connection went away: asked again only where there is no other."""
         self.next: Choice | None = None
         self.before: tuple[bytes, ...] = ()
+        self.deadline = until
+        """Of the attempt that was made last."""
         self.hops = 0
         self.retried = False
         self.limited = False
@@ -146,6 +152,7 @@ class Attempts:
         until = began + (within_s or self._limits.request_budget_s)
         progress = Progress(request, shard, until, lane=lane, primary=primary)
         if tried is not None and failed is not None:
+            progress.deadline = min(began + self._limits.read_timeout_s, until)
             await self._learn(progress, tried, failed)
         while True:
             chosen = await self._choose(progress)
@@ -161,9 +168,9 @@ class Attempts:
             return reply, self._stamp(chosen, now), chosen.role == "primary"
 
     def _send(self, progress: Progress, node: Node, now: float) -> Answer:
-        deadline = min(now + self._limits.read_timeout_s, progress.until)
+        progress.deadline = min(now + self._limits.read_timeout_s, progress.until)
         before, progress.before = progress.before, ()
-        return node.connection().send_behind(before, progress.request.packed(), now, deadline)
+        return node.connection().send_behind(before, progress.request.packed(), now, progress.deadline)
 
     def _stamp(self, chosen: Choice, began: float) -> Stamp:
         wall, known_at = self._clock.wall(), chosen.node.health.known_at
@@ -180,7 +187,7 @@ class Attempts:
         while True:
             now = self._monotonic()
             if now >= progress.until:
-                self._fail(progress, OriginTimeout)
+                self._fail(progress)
             found = self._find(progress, now, progress.tried | progress.lost)
             if found is None and progress.lost:
                 found = self._find(progress, now, progress.tried)
@@ -217,26 +224,24 @@ class Attempts:
         shard = progress.shard
         fit = (shard.primary,) if progress.primary else shard.nodes
         if not any(node is not None and node.opening for node in fit):
-            self._fail(progress, OriginUnavailable)
+            self._fail(progress)
         if not progress.wait_until:
             progress.wait_until = min(now + self._limits.read_timeout_s, progress.until)
         if now >= progress.wait_until:
-            self._fail(progress, OriginUnavailable)
+            self._fail(progress)
         await self._nodes.wait_for_change(progress.wait_until - now)
 
-    @staticmethod
-    def _fail(progress: Progress, otherwise: type[OriginError]) -> NoReturn:
-        """Raise what the read as a whole has come to: the error of the last attempt, or ``otherwise``."""
-        failed = progress.failed
-        if failed is None:
-            raise otherwise
-        raise (OriginTimeout if isinstance(failed, AttemptTimeout) else OriginUnavailable) from failed
+    def _fail(self, progress: Progress) -> NoReturn:
+        """Raise what the read as a whole has come to, because of the last attempt's failure if there was one."""
+        error = OriginTimeout if self._monotonic() >= progress.until else OriginUnavailable
+        raise error from progress.failed
 
     # Learning from a failed attempt
 
     async def _learn(self, progress: Progress, asked: Choice, error: AttemptError) -> None:
         """Take in what a failed attempt says; raise if that ends the read."""
         progress.failed = error
+        self._give_back(progress)
         if isinstance(error, ErrorReply):
             if self._answers_itself(progress, asked, error):
                 return
@@ -248,15 +253,24 @@ class Attempts:
             self._reads.add(asked.role, "timeout")
             progress.tried.add(asked.node)
         if progress.retried:
-            self._fail(progress, OriginUnavailable)
+            self._fail(progress)
         progress.retried = True
         if not self._retry_budget.take(self.begun, self._monotonic()):
             self._retries.add("refused")
-            self._fail(progress, OriginUnavailable)
+            self._fail(progress)
         self._retries.add("made")
         if isinstance(error, ErrorReply) and error.code == "TRYAGAIN":
             progress.tried.discard(asked.node)
             await self._clock.sleep(_TRYAGAIN_S)
+
+    def _give_back(self, progress: Progress) -> None:
+        """Let the budget last longer by what the attempt's end came too late: for so long the process was held up.
+
+        As for an attempt's own deadline (``connection``), time in which nothing could be heard counts against nobody.
+        """
+        now, left = self._monotonic(), progress.until - progress.deadline
+        if now > progress.deadline:
+            progress.until = now + left
 
     def _answers_itself(self, progress: Progress, asked: Choice, error: ErrorReply) -> bool:
         """Handle an error reply by its code; return whether the next attempt is decided, and is no retry."""

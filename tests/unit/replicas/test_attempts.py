@@ -134,18 +134,11 @@ async def test_one_retry_goes_to_another_node(rig: Rig, failure: Exception, outc
     assert StubConnection.of(rig.primary).requests == []
 
 
-@pytest.mark.parametrize(
-    ("second", "error"),
-    [
-        (AttemptTimeout(), OriginTimeout),
-        (ConnectionLost(), OriginUnavailable),
-        (ErrorReply("ERR x"), OriginUnavailable),
-    ],
-)
-async def test_a_second_failure_is_the_end(rig: Rig, second: Exception, error: type[GatewayError]) -> None:
+@pytest.mark.parametrize("second", [AttemptTimeout(), ConnectionLost(), ErrorReply("ERR x")])
+async def test_a_second_failure_is_the_end(rig: Rig, second: Exception) -> None:
     rig.answers(rig.replicas[0], AttemptTimeout())
     rig.answers(rig.replicas[1], second)
-    with pytest.raises(error) as caught:
+    with pytest.raises(OriginUnavailable) as caught:
         await rig.read()
     assert caught.value.__cause__ is second
     assert StubConnection.of(rig.primary).requests == [], "no third attempt"
@@ -348,7 +341,7 @@ async def test_a_board_read_from_the_primary_is_read_from_nowhere_else(rig: Rig)
     rig.answers(rig.primary, [1], AttemptTimeout())
     reply, stamp, final = await rig.read(primary=True)
     assert (reply, stamp.stale, final) == ([1], False, True)
-    with pytest.raises(OriginTimeout):
+    with pytest.raises(OriginUnavailable):
         await rig.read(primary=True)
     rig.primary.ready.clear()
     with pytest.raises(OriginUnavailable):
@@ -400,10 +393,61 @@ async def test_the_attempts_of_one_read_share_the_budget(rig: Rig) -> None:
     assert stub.deadlines == [pytest.approx(began + 0.25)]
 
 
-def fail_first(stub: StubConnection) -> None:
+def fail_first(stub: StubConnection, error: Exception | None = None) -> None:
     for future in stub.unanswered:
         if not future.done():
-            future.set_exception(AttemptTimeout())
+            future.set_exception(error or AttemptTimeout())
+
+
+async def fail_after(rig: Rig, node: Node, seconds: float, error: Exception | None = None) -> None:
+    """Let the attempt under way on a node fail so much later; the nodes are as fit as before."""
+    await settle()
+    assert StubConnection.of(node).unanswered, "it was asked"
+    rig.clock.advance(seconds)
+    for replica in rig.replicas:
+        replica.health.in_step_at = rig.clock.now
+    fail_first(StubConnection.of(node), error)
+    await settle()
+
+
+@pytest.mark.parametrize(
+    ("attempt_s", "budget_s", "ends_after_s", "error"),
+    [
+        (0.2, 0.5, [0.2, 0.21], OriginUnavailable),
+        (0.2, 0.35, [0.21, 0.15], OriginTimeout),
+        (0.5, 0.5, [0.51], OriginTimeout),
+    ],
+)
+async def test_a_read_is_out_of_time_only_when_its_budget_is_used_up(
+    attempt_s: float, budget_s: float, ends_after_s: list[float], error: type[GatewayError]
+) -> None:
+    rig = Rig(read_timeout_s=attempt_s, request_budget_s=budget_s)
+    reading = asyncio.ensure_future(rig.read())
+    for node, seconds in zip(rig.replicas, ends_after_s, strict=False):
+        await fail_after(rig, node, seconds)
+    with pytest.raises(error):
+        await reading
+
+
+async def test_one_node_that_hangs_is_unavailable_and_not_out_of_time_with_budget_left() -> None:
+    rig = Rig(replicas=0)
+    reading = asyncio.ensure_future(rig.read())
+    await fail_after(rig, rig.primary, 0.2)
+    with pytest.raises(OriginUnavailable) as caught:
+        await reading
+    assert isinstance(caught.value.__cause__, AttemptTimeout)
+
+
+@pytest.mark.parametrize("error", [AttemptTimeout(), ConnectionLost()])
+async def test_time_in_which_the_process_was_held_up_is_not_taken_from_the_budget(error: Exception) -> None:
+    rig = Rig()
+    reading = asyncio.ensure_future(rig.read())
+    await fail_after(rig, rig.replicas[0], 3.0, error)  # 0.2 s would have been enough to find out
+    stub = StubConnection.of(rig.replicas[1])
+    assert stub.deadlines == [pytest.approx(rig.clock.now + 0.2)], "there is a retry, with all the time it may have"
+    await fail_after(rig, rig.replicas[1], 3.0, error)
+    with pytest.raises(OriginUnavailable):
+        await reading
 
 
 async def test_a_read_with_a_smaller_budget_of_its_own_keeps_it(rig: Rig) -> None:
