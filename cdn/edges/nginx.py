@@ -13,8 +13,11 @@ from typing import NamedTuple
 
 from cdn.edges import nginx_text
 from cdn.edges.site import (
+    EXPOSED_FIELDS,
     GATEWAY_KEEPALIVE_S,
     KNOWN_PARAMETERS,
+    READABLE_TARGET,
+    REQUEST_ID,
     UPSTREAM_KEEPALIVE_S,
     Site,
     commented,
@@ -77,7 +80,11 @@ def configuration(site: Site) -> str:
         upstream_keepalive_s=UPSTREAM_KEEPALIVE_S,
     )
     keys = nginx_text.KEYS.substitute(
-        {name: encoded_name(name) for name in KNOWN_PARAMETERS}, repeated=repeated(KNOWN_PARAMETERS)
+        {name: encoded_name(name) for name in KNOWN_PARAMETERS},
+        repeated=repeated(KNOWN_PARAMETERS),
+        readable=READABLE_TARGET,
+        request_id=REQUEST_ID,
+        retried="".join(f"{status} 1; " for status in sorted(RETRY_S)),
     )
     server = nginx_text.SERVER.substitute(
         listeners="\n".join(f"        {line}" for line in _listeners(site)),
@@ -86,6 +93,8 @@ def configuration(site: Site) -> str:
         budget_s=f"{site.request_budget_s:g}",
         lock_timeout_ms=LOCK_TIMEOUT_MS,
         limit=_limit(site),
+        errors="\n".join(map(_error_page, OWN_ERRORS)),
+        exposed=EXPOSED_FIELDS,
         problems="".join(map(_problem, OWN_ERRORS)),
     )
     rate = nginx_text.RATE.substitute(rate=site.rate_per_s) if site.rate_per_s else ""
@@ -106,6 +115,10 @@ def notes(site: Site) -> Iterator[str]:
     yield "- An answer past its stale windows is fetched by everyone who asks before the first fetch is back: the lock"
     yield "  is for answers that nginx never had. The gateway makes one read of them all."
     yield "- Seconds: nginx serves an answer up to one second longer than its life."
+    yield "- Two If-None-Match fields, which the gateway takes for one list, are a 400: nginx refuses a second line of"
+    yield "  any field that it reads itself. One field with a list in it works."
+    yield "- What nginx's parser refuses is its own 400, code bad_request: no Host in HTTP/1.1, two Hosts, control"
+    yield "  bytes. So are CONNECT host:port and a method in small letters (the gateway: 405), and OPTIONS * (204)."
 
 
 def _listeners(site: Site) -> Iterator[str]:
@@ -147,6 +160,11 @@ def _limit(site: Site) -> str:
     return f"            limit_req  zone=clients burst={site.rate_per_s * RATE_BURST} nodelay;\n"
 
 
+def _error_page(error: OwnError) -> str:
+    shown = f"={error.shown} " if error.shown != error.status else ""
+    return f"        error_page {error.status} {shown}/_problem/{error.status};"
+
+
 def _problem(error: OwnError) -> str:
     body = {
         "type": f"/openapi.json#/components/responses/{error.code}" if error.code in DESCRIBED else "about:blank",
@@ -156,16 +174,4 @@ def _problem(error: OwnError) -> str:
         "code": error.code,
     }
     document = json.dumps(body, separators=(",", ":"))
-    shown = f"={error.shown} " if error.shown != error.status else ""
-    retry = "            add_header Retry-After 1 always;\n" if error.status in RETRY_S else ""
-    return (
-        f"        error_page {error.status} {shown}/_problem/{error.status};\n"
-        f"        location = /_problem/{error.status} {{\n"
-        "            internal;\n"
-        "            default_type application/problem+json;\n"
-        "            add_header Cache-Control no-store always;\n"
-        "            add_header Access-Control-Allow-Origin * always;\n"
-        f"{retry}"
-        f"            return {error.shown} '{document}';\n"
-        "        }\n"
-    )
+    return f"            location = /_problem/{error.status} {{ return {error.shown} '{document}'; }}\n"

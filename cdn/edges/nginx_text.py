@@ -50,7 +50,7 @@ http {
     log_format leaderboards escape=json
         '{"time":"$time_iso8601","client":"$remote_addr","method":"$request_method","target":"$request_uri",'
         '"status":$status,"cache":"$upstream_cache_status","bytes":$body_bytes_sent,"seconds":$request_time,'
-        '"gateway_seconds":"$upstream_response_time","agent":"$http_user_agent"}';
+        '"gateway_seconds":"$upstream_response_time","id":"$lb_logged_id","agent":"$http_user_agent"}';
 
     upstream gateway {
         zone gateway 64k;
@@ -121,6 +121,12 @@ KEYS = Text(r"""
         "~¤repeated" "repeated";
     }
 
+    # So is a target that it cannot read. An entry's key does not hold all of one, so it would be found all the same.
+    map $request_uri $lb_target {
+        default "unreadable";
+        "~¤readable" "";
+    }
+
     # One of three codings instead of the client's spelling of them: "gzip, deflate", "gzip,deflate, br;q=0.1" and so
     # on are one entry. Preferences between codings are not weighed, refusals (q=0) are obeyed.
     map $http_accept_encoding $lb_coding {
@@ -136,7 +142,7 @@ KEYS = Text(r"""
         "~*(?<![^ \t,])(?:identity|\*)[ \t]*;[ \t]*q=0(?:\.0*)?[ \t]*(?:,|$)" "other";
     }
 
-    map "$lb_route:$lb_repeated:$lb_coding" $lb_cache {
+    map "$lb_route:$lb_target$lb_repeated:$lb_coding" $lb_cache {
         default off;
         "~^[a-z]+::(?:identity|gzip|br)$" leaderboards;
     }
@@ -145,6 +151,19 @@ KEYS = Text(r"""
     map $lb_cache $lb_accept_encoding { off $http_accept_encoding; default $lb_coding; }
     map $lb_cache $lb_authorization   { off $http_authorization;   default ""; }
     map $lb_cache $lb_cookie          { off $http_cookie;          default ""; }
+
+    # The client's id if it is one that the gateway takes, else a new one: the gateway's log, this one and the answer
+    # say the same. What is kept is everyone's and has none.
+    map $http_x_request_id $lb_request_id {
+        default $request_id;
+        "~^¤request_id$" $http_x_request_id;
+    }
+    map $upstream_cache_status $lb_logged_id {
+        default  $lb_request_id;
+        HIT      "";
+        STALE    "";
+        UPDATING "";
+    }
 
     # Cache-Status (RFC 9211): what the gateway said when nginx fetched the answer, then what nginx did.
     map $upstream_cache_status $lb_edge_status {
@@ -159,6 +178,10 @@ KEYS = Text(r"""
         default "$upstream_http_cache_status, $lb_edge_status";
         ""      $lb_edge_status;
     }
+
+    # What some of nginx's own errors say beside the rest; an empty field is not sent.
+    map $status $lb_allow       { default ""; 405 "GET, HEAD, OPTIONS"; }
+    map $status $lb_retry_after { default ""; ¤{retried}}
 """)
 
 SERVER = Text(r"""
@@ -194,6 +217,7 @@ SERVER = Text(r"""
         proxy_set_header        Accept-Encoding   $lb_accept_encoding;
         proxy_set_header        Authorization     $lb_authorization;
         proxy_set_header        Cookie            $lb_cookie;
+        proxy_set_header        X-Request-Id      $lb_request_id;
         # The address of whoever connected, in place of what he wrote himself.
         proxy_set_header        X-Forwarded-For   $remote_addr;
         proxy_set_header        X-Real-IP         $remote_addr;
@@ -253,7 +277,19 @@ SERVER = Text(r"""
         location = /readyz { access_log off; proxy_pass http://gateway; }
 
         # ---- nginx's own errors, in the gateway's form -----------------------------------------------------------
-¤problems    }
+¤errors
+        location /_problem/ {
+            internal;
+            default_type application/problem+json;
+            add_header Cache-Control no-store always;
+            add_header Accept-Ranges none always;
+            add_header Access-Control-Allow-Origin * always;
+            add_header Access-Control-Expose-Headers "¤exposed" always;
+            add_header X-Request-Id $lb_request_id always;
+            add_header Allow $lb_allow always;
+            add_header Retry-After $lb_retry_after always;
+¤problems        }
+    }
 }
 """)
 

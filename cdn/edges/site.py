@@ -16,6 +16,16 @@ from cdn.policy import FINISHED_EDGE_S, Lives
 KNOWN_PARAMETERS = ("limit", "from", "to", "period")
 """The query parameters that choose among cacheable answers; an edge's key holds these and no others."""
 
+READABLE_TARGET = r"^[\x21-\x7e]{1,16384}+$"
+"""A target that the gateway reads: at most 16 KiB of printable ASCII. Any other it refuses, so no edge may answer such
+a one from what it keeps. Possessive: an engine that tries every shorter run would give up on a long one."""
+
+REQUEST_ID = "[A-Za-z0-9._:=+/@-]{1,128}"
+"""An ``X-Request-Id`` that the gateway takes from a caller; any other is replaced."""
+
+EXPOSED_FIELDS = "ETag, Age, Retry-After, Cache-Status, Leaderboard-As-Of, Leaderboard-Stale"
+"""What a browser's script may read of an answer, an edge's own errors included: the gateway's list."""
+
 GATEWAY_KEEPALIVE_S = 75
 """How long the gateway keeps an idle connection; an edge must give it up sooner, or a request meets its end."""
 

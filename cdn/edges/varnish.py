@@ -10,7 +10,17 @@ import json
 from collections.abc import Iterator
 from math import ceil
 
-from cdn.edges.site import GATEWAY_KEEPALIVE_S, KNOWN_PARAMETERS, Site, commented, encoded_name, repeated
+from cdn.edges.site import (
+    EXPOSED_FIELDS,
+    GATEWAY_KEEPALIVE_S,
+    KNOWN_PARAMETERS,
+    READABLE_TARGET,
+    REQUEST_ID,
+    Site,
+    commented,
+    encoded_name,
+    repeated,
+)
 from cdn.edges.varnish_text import BACKEND, HARD_PURGE, PARAMETER, SOFT_PURGE, TAGGED, VCL
 
 MARGIN_S = 2
@@ -41,6 +51,9 @@ def configuration(site: Site) -> str:
         purge=SOFT_PURGE if site.soft_purge else HARD_PURGE,
         tagged=TAGGED if site.soft_purge else "",
         repeated=repeated(KNOWN_PARAMETERS),
+        readable=READABLE_TARGET,
+        request_id=REQUEST_ID,
+        exposed=EXPOSED_FIELDS,
         bad_gateway=_BAD_GATEWAY,
     )
 
@@ -56,7 +69,9 @@ def notes(site: Site) -> Iterator[str]:
         yield "- Soft purge by tag: needs the module xkey, which does not come with Varnish (--soft-purge if it is"
         yield "  there). A purge here removes the answers."
     yield "- br: Varnish stores gzip and unpacks it for clients that cannot read it."
-    yield "- A rate limit for each client needs a module, too; malformed requests get Varnish's own short answers."
+    yield "- A rate limit for each client needs a module, too."
+    yield "- What Varnish's parser refuses (two Hosts, control bytes, a head that is too long) is its own 400: no body,"
+    yield "  no header fields, and the connection ends."
 
 
 _BAD_GATEWAY = json.dumps(

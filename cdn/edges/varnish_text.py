@@ -52,6 +52,13 @@ sub vcl_recv {
     unset req.http.X-LB-Query;
     unset req.http.X-LB-Kept;
 
+    # RFC 9112 §3.2; Varnish would send the gateway a Host of its own. Two of them it refuses by itself.
+    if (!req.http.Host && req.proto == "HTTP/1.1") {
+        return (synth(400, "A request has exactly one Host field."));
+    }
+    # Several lines are one list; Varnish would look at one of them.
+    std.collect(req.http.If-None-Match);
+
     if (req.method == "PURGE") {
         call purge_by_tag;
     }
@@ -64,6 +71,10 @@ sub vcl_recv {
 
     # The built-in rules would pipe methods that they do not know, and pass whatever has a cookie.
     if (req.method != "GET" && req.method != "HEAD") {
+        return (pass);
+    }
+    # A target that the gateway cannot read is its to refuse; what is left of it below would find an entry.
+    if (req.url !~ "¤readable") {
         return (pass);
     }
     if (req.url !~ "^/v1/leaderboards(/[^/?#]+(/(top|ranks))?)?(\?[^#]*)?$" &&
@@ -98,10 +109,10 @@ sub vcl_recv {
 # Tags come one or more, separated by spaces, in X-Purge-Tags.
 sub purge_by_tag {
     if (client.ip !~ purgers¤secret) {
-        return (synth(403, "Purging is not allowed"));
+        return (synth(403, "Purging is not allowed."));
     }
     if (req.http.X-Purge-Tags !~ "^[A-Za-z0-9_~%:-]+( [A-Za-z0-9_~%:-]+)*$") {
-        return (synth(400, "X-Purge-Tags is missing or malformed"));
+        return (synth(400, "X-Purge-Tags is missing or malformed."));
     }
 ¤purge
     return (synth(200, "Purged"));
@@ -195,6 +206,7 @@ sub vcl_backend_error {
     set beresp.http.Content-Type = "application/problem+json";
     set beresp.http.Cache-Control = "no-store";
     set beresp.http.Access-Control-Allow-Origin = "*";
+    set beresp.http.Access-Control-Expose-Headers = "¤exposed";
     set beresp.http.Retry-After = "1";
     set beresp.body = """¤bad_gateway""";
     if (!bereq.uncacheable) {
@@ -235,19 +247,47 @@ sub vcl_deliver {
     set resp.http.Accept-Ranges = "none";
     if (resp.http.Cache-Control ~ "no-store") {
         unset resp.http.Age;
+        if (!resp.http.X-Request-Id) {
+            call give_id;
+        }
     }
     return (deliver);
+}
+
+# The client's own id if it is one that the gateway takes, else the one under which varnishlog knows the request.
+sub give_id {
+    set resp.http.X-Request-Id = req.xid;
+    if (req.http.X-Request-Id ~ "^¤request_id$") {
+        set resp.http.X-Request-Id = req.http.X-Request-Id;
+    }
 }
 
 sub vcl_synth {
     set resp.http.Content-Type = "application/problem+json";
     set resp.http.Cache-Control = "no-store";
+    set resp.http.Accept-Ranges = "none";
     set resp.http.Access-Control-Allow-Origin = "*";
+    set resp.http.Access-Control-Expose-Headers = "¤exposed";
+    call give_id;
     unset resp.http.X-Varnish;
     if (resp.status < 400) {
         set resp.http.Content-Type = "application/json";
+        set resp.body = """{"status":"purged"}""";
+        return (deliver);
     }
-    set resp.body = {"{"type":"about:blank","title":""} + resp.reason + {"","status":"} + resp.status + "}";
+    # Three are given above; any other is Varnish's own, for a request that it found no room for.
+    set req.http.X-LB-Problem = {""title":"Unavailable","code":"unavailable""};
+    if (resp.status == 400) {
+        set req.http.X-LB-Problem = {""title":"Bad request","code":"bad_request""};
+    } elsif (resp.status == 403) {
+        set req.http.X-LB-Problem = {""title":"Forbidden","code":"forbidden""};
+    } elsif (resp.status == 500) {
+        set req.http.X-LB-Problem = {""title":"Internal error","code":"internal_error""};
+    } else {
+        set resp.http.Retry-After = "1";
+    }
+    set resp.body = {"{"type":"about:blank","} + req.http.X-LB-Problem +
+        {","detail":""} + resp.reason + {"","status":"} + resp.status + "}";
     return (deliver);
 }
 ''')
@@ -255,7 +295,7 @@ sub vcl_synth {
 HARD_PURGE = r"""    # A ban is hard: the answer is gone at once, and the next reader waits for one fetch. It compares
     # stored fields only, so that the ban lurker can work it off.
     if (!std.ban("obj.http.X-Cache-Tags ~ (^|\s)(" + regsuball(req.http.X-Purge-Tags, " ", "|") + ")(\s|$)")) {
-        return (synth(500, "The tags cannot be purged"));
+        return (synth(500, "The tags cannot be purged."));
     }"""
 
 SOFT_PURGE = """    # Soft: what is purged has no life left, but its stale windows, so that nobody waits for the fetch.

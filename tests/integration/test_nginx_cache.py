@@ -18,6 +18,7 @@ from cdn.dialects import Headers
 from cdn.edges.nginx import configuration
 from cdn.edges.site import Site
 from cdn.policy import Lives
+from gateway.http.answers import CORS
 from tests.integration.edges import Origin, Reply, crowd, exchange, get, parsed, until
 from tests.servers import Nginx, free_port
 
@@ -44,7 +45,7 @@ class Front(NamedTuple):
         path = self.nginx.folder / "access.log"
 
         def lines() -> list[dict[str, str]]:
-            found = [json.loads(line) for line in path.read_text().splitlines()]
+            found = [json.loads(line) for line in path.read_text(errors="replace").splitlines()]
             return [line for line in found if line["target"] == target]
 
         until(lambda: len(lines()) == requests, "the requests are logged")
@@ -416,7 +417,29 @@ def test_a_target_of_16_kib_passes_and_a_longer_one_is_a_414(front: Front) -> No
     problem(get(front.port, base + "m" * 30_000), 414, "uri_too_long")
 
 
+@pytest.mark.parametrize(
+    "query", ["x=" + "a" * 17_000, "x=\u00e9", "\u00ff", "limit=100&x=" + "\u0080"], ids=["long", "e9", "ff", "80"]
+)
+def test_a_target_that_the_gateway_cannot_read_is_not_answered_from_what_is_kept(front: Front, query: str) -> None:
+    target = top("unreadable")
+    get(front.port, target)
+    assert "nginx; hit" in get(front.port, target).headers["cache-status"]
+    for _ in range(2):
+        assert "nginx; fwd=bypass" in get(front.port, f"{target}?{query}").headers["cache-status"]
+    assert "nginx; hit" in get(front.port, target).headers["cache-status"]
+
+
+def test_the_longest_target_that_the_gateway_reads_is_still_answered_from_what_is_kept(front: Front) -> None:
+    target = top("longest")
+    get(front.port, target)
+    longest = f"{target}?x=" + "a" * (16_384 - len(target) - 3)
+    assert "nginx; hit" in get(front.port, longest).headers["cache-status"]
+    assert "nginx; fwd=bypass" in get(front.port, longest + "a").headers["cache-status"]
+
+
 # ---- nginx's own answers -------------------------------------------------------------------------------------------
+
+SHARED = {name.decode(): value.decode() for name, value in CORS}
 
 
 def problem(reply: Reply, status: int, code: str) -> None:
@@ -424,6 +447,11 @@ def problem(reply: Reply, status: int, code: str) -> None:
     assert reply.status == status
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.headers["cache-control"] == "no-store"
+    assert reply.headers["accept-ranges"] == "none"
+    assert reply.headers["x-request-id"]
+    assert {name: reply.headers[name] for name in SHARED} == SHARED
+    assert reply.headers.get("allow") == ("GET, HEAD, OPTIONS" if status == 405 else None)
+    assert reply.headers.get("retry-after") == ("1" if status in {429, 502, 503, 504} else None)
     document = json.loads(reply.body)
     assert (document["status"], document["code"]) == (status, code)
 
@@ -431,7 +459,9 @@ def problem(reply: Reply, status: int, code: str) -> None:
 def test_nginx_s_own_errors_are_problem_documents_that_nobody_keeps(front: Front) -> None:
     problem(exchange(front.port, b"GET / HTTP/1.1\r\n\r\n"), 400, "bad_request")
     problem(get(front.port, "/%zz"), 400, "bad_request")
+    problem(exchange(front.port, b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400, "bad_request")
     problem(get(front.port, "/", method="TRACE"), 405, "method_not_allowed")
+    problem(get(front.port, "http://edge/", method="CONNECT"), 405, "method_not_allowed")
     problem(get(front.port, "/_problem/414"), 404, "not_found")
     long_header = {f"X-{number}": "v" * 15_000 for number in range(7)}
     problem(get(front.port, "/", long_header), 431, "headers_too_large")
@@ -450,6 +480,29 @@ def test_a_gateway_that_hangs_is_a_504_and_one_that_is_away_a_502(front: Front) 
         front.origin.start()
 
 
+def test_the_gateway_the_log_and_an_error_of_nginx_name_a_request_alike_and_what_is_kept_has_no_name(
+    front: Front,
+) -> None:
+    named = "/v1/leaderboards/downloads/members/named"
+    shown = []
+    for sent, taken in (("Root=1-abc", "Root=1-abc"), ("not one", "[0-9a-f]{32}"), ("", "[0-9a-f]{32}")):
+        get(front.port, named, {"X-Request-Id": sent})
+        refused = get(front.port, named, {"X-Request-Id": sent}, method="TRACE")
+        shown += [front.origin.last.headers["x-request-id"], refused.headers["x-request-id"]]
+        assert all(re.fullmatch(taken, each) for each in shown[-2:])
+    for _ in range(2):
+        get(front.port, top("nameless"), {"X-Request-Id": "mine"})
+    assert sorted(line["id"] for line in front.log(named, 6)) == sorted(shown)
+    assert [line["id"] for line in front.log(top("nameless"), 2)] == ["mine", ""]
+
+
+def test_two_conditions_on_lines_of_their_own_are_the_refusal_that_the_notes_tell_of(front: Front) -> None:
+    etag = get(front.port, top("conditions")).etag
+    lines = f'If-None-Match: "x"\r\nIf-None-Match: {etag}\r\nConnection: close\r\n\r\n'
+    request = f"GET {top('conditions')} HTTP/1.1\r\nHost: edge\r\n{lines}"
+    problem(exchange(front.port, request.encode()), 400, "bad_request")
+
+
 # ---- clients -------------------------------------------------------------------------------------------------------
 
 
@@ -459,7 +512,6 @@ def test_one_client_s_flood_is_a_429_that_harms_no_other_and_no_health_check(fro
     assert {reply.status for reply in flood} == {200, 429}
     refused = next(reply for reply in flood if reply.status == 429)
     problem(refused, 429, "too_many_requests")
-    assert refused.headers["retry-after"] == "1"
     assert get(front.port, top("flood"), {"X-Forwarded-For": "203.0.113.8"}).status == 200
     assert get(front.port, "/livez", {"X-Forwarded-For": "203.0.113.7"}).status == 200
     assert get(front.port, "/readyz", {"X-Forwarded-For": "203.0.113.7"}).status == 200

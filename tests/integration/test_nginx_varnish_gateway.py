@@ -21,7 +21,7 @@ import pytest
 from gateway.cli import main
 from tests.fault.proxy import ThreadedProxy
 from tests.httplint import lint
-from tests.integration.edges import crowd, get
+from tests.integration.edges import crowd, exchange, get
 from tests.servers import Gateway, Nginx, Process, RedisGroup, Varnish, eventually, free_port
 
 pytestmark = pytest.mark.xdist_group("edges")
@@ -145,6 +145,39 @@ def test_d17_ids_of_any_length_are_refused_with_a_problem_document_by_nginx_or_b
 
 
 @pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("x=" + "a" * 17_000, 414, "uri_too_long"),
+        ("x=" + "a" * (16_385 - len("/v1/leaderboards/downloads/top?x=")), 414, "uri_too_long"),
+        ("x=\u00e9", 400, "invalid_parameter"),
+        ("\u0080", 400, "invalid_parameter"),
+    ],
+    ids=["long", "one too many", "e9", "80"],
+)
+def test_a_target_that_the_gateway_refuses_is_refused_though_the_route_is_kept(
+    world: World, edge: str, query: str, status: int, code: str
+) -> None:
+    target = "/v1/leaderboards/downloads/top"
+    for _ in range(2):
+        assert get(world.ports[edge], target).status == 200
+    for port in (world.gateway.port, world.ports[edge]):
+        reply = get(port, f"{target}?{query}")
+        assert (reply.status, json.loads(reply.body)["code"]) == (status, code)
+        assert reply.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_no_host_or_two_are_a_400_at_the_edge_as_at_the_gateway(world: World, edge: str) -> None:
+    for target in ("/v1/leaderboards/downloads/top", "/v1/leaderboards/downloads/members/what%3F"):
+        assert get(world.ports[edge], target).status == 200
+        for hosts in ("", "Host: a\r\nHost: b\r\n"):
+            request = f"GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode()
+            for port in (world.gateway.port, world.ports[edge]):
+                assert exchange(port, request).status == 400, (port, hosts)
+
+
+@pytest.mark.parametrize("edge", EDGES)
 def test_each_form_arrives_packed_once_and_unpacks_to_the_plain_one(world: World, edge: str) -> None:
     target = "/v1/leaderboards/downloads/top"
     plain = get(world.ports[edge], target)
@@ -229,7 +262,12 @@ def test_the_linter_finds_nothing_in_what_the_edge_makes_of_any_answer(world: Wo
         ("GET", "/readyz", {}),
     ]
     if edge == "nginx":
-        kinds += [("GET", "/%zz", {}), ("GET", "/" + "x" * 30_000, {}), ("GET", "/_problem/414", {})]
+        kinds += [
+            ("TRACE", top, {}),
+            ("GET", "/%zz", {}),
+            ("GET", "/" + "x" * 30_000, {}),
+            ("GET", "/_problem/414", {}),
+        ]
     for method, target, headers in kinds:
         for _ in range(2):  # the second may come from the cache
             reply = get(world.ports[edge], target, headers, method=method)

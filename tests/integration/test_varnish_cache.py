@@ -20,7 +20,8 @@ from cdn.policy import Lives
 from cdn.purge import PurgeTarget, purge
 from cdn.tags import leaderboard_tag, tags_of
 from gateway.clock import SystemClock
-from tests.integration.edges import Origin, Reply, crowd, get, until
+from gateway.http.answers import CORS
+from tests.integration.edges import Origin, Reply, crowd, exchange, get, until
 from tests.servers import Varnish
 
 pytestmark = pytest.mark.xdist_group("varnish")
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.xdist_group("varnish")
 LIVES = Lives(client_ttl_s=1, edge_ttl_s=1, stale_while_revalidate_s=2, stale_if_error_s=60, dialects=("varnish",))
 CLIENTS = 200
 SECRET = "only-for-tests"
+SHARED = {name.decode(): value.decode() for name, value in CORS}
 ROOM_FOR_LONG_TARGETS = [
     *("-p", "http_req_size=64k", "-p", "http_req_hdr_len=20k"),
     *("-p", "workspace_client=192k", "-p", "workspace_backend=192k"),
@@ -73,6 +75,20 @@ def top(board: str) -> str:
 def did(reply: Reply) -> str:
     """Return what Varnish says that it did."""
     return reply.headers["cache-status"].split(", ")[-1]
+
+
+def problem(reply: Reply, status: int, code: str) -> None:
+    """Hold an error of Varnish's own to the form of the gateway's."""
+    assert reply.status == status
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.headers["cache-control"] == "no-store"
+    assert reply.headers["accept-ranges"] == "none"
+    assert reply.headers["x-request-id"]
+    assert {name: reply.headers[name] for name in SHARED} == SHARED
+    document = json.loads(reply.body)
+    assert (document["status"], document["code"]) == (status, code)
+    assert document["title"]
+    assert document["detail"].endswith(".")
 
 
 def test_a_cold_crowd_is_one_read(front: Front) -> None:
@@ -121,7 +137,10 @@ def test_a_503_lets_a_crowd_through_neither_one_by_one_nor_all_at_once(front: Fr
     assert time.monotonic() - began < 5, "one by one would be 40 s"
     assert {reply.status for reply in replies} == {503}
     assert {reply.headers["cache-control"] for reply in replies} == {"no-store"}
-    assert not any("x-request-id" in reply.headers or "age" in reply.headers for reply in replies)
+    assert not any("age" in reply.headers for reply in replies)
+    ids = {reply.headers["x-request-id"] for reply in replies}
+    assert len(ids) == CLIENTS, "everyone has an id of his own, nobody another client's"
+    assert "of-one-client" not in ids
     assert front.origin.count() <= 2
     front.origin.overrides.clear()
     time.sleep(1.1)
@@ -173,10 +192,8 @@ def test_a_gateway_that_is_away_is_covered_and_what_was_never_stored_is_a_proble
         time.sleep(LIVES.edge_ttl_s + 0.3)
         assert get(front.port, top("covered")).status == 200
         reply = get(front.port, top("never"))
-        assert reply.status == 503
-        assert reply.headers["content-type"] == "application/problem+json"
-        assert reply.headers["cache-control"] == "no-store"
-        assert json.loads(reply.body)["code"] == "bad_gateway"
+        problem(reply, 503, "bad_gateway")
+        assert reply.headers["retry-after"] == "1"
     finally:
         front.origin.start()
 
@@ -288,6 +305,39 @@ def test_a_target_of_16_kib_passes(front: Front) -> None:
     assert len(front.origin.last.target) == 16_384
 
 
+@pytest.mark.parametrize("query", ["x=" + "a" * 17_000, "x=\u00e9", "limit=100&\u0080"], ids=["long", "e9", "80"])
+def test_a_target_that_the_gateway_cannot_read_is_not_answered_from_what_is_kept(front: Front, query: str) -> None:
+    target = top("unreadable")
+    get(front.port, target)
+    assert did(get(front.port, target)) == "varnish; hit"
+    for _ in range(2):
+        assert did(get(front.port, f"{target}?{query}")) == "varnish; fwd=bypass"
+    longest = f"{target}?x=" + "a" * (16_384 - len(target) - 3)
+    assert did(get(front.port, longest)) == "varnish; hit"
+    assert did(get(front.port, longest + "a")) == "varnish; fwd=bypass"
+
+
+def test_a_request_without_a_host_or_with_two_is_refused_and_http_1_0_may_go_without(front: Front) -> None:
+    get(front.port, top("hosts"))
+    problem(
+        exchange(front.port, f"GET {top('hosts')} HTTP/1.1\r\nConnection: close\r\n\r\n".encode()), 400, "bad_request"
+    )
+    two = f"GET {top('hosts')} HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+    assert exchange(front.port, two.encode()).status == 400
+    assert exchange(front.port, f"GET {top('hosts')} HTTP/1.0\r\n\r\n".encode()).status == 200
+
+
+def test_conditions_on_several_lines_are_one_list(front: Front) -> None:
+    etag = get(front.port, top("conditions")).etag
+    lines = f'If-None-Match: "x"\r\nIf-None-Match: {etag}\r\nConnection: close\r\n\r\n'
+    assert exchange(front.port, f"GET {top('conditions')} HTTP/1.1\r\nHost: edge\r\n{lines}".encode()).status == 304
+
+
+def test_an_error_of_varnish_has_the_client_s_id_if_the_gateway_would_take_it(front: Front) -> None:
+    assert get(front.port, "/", {"X-Request-Id": "Root=1-abc"}, method="PURGE").headers["x-request-id"] == "Root=1-abc"
+    assert get(front.port, "/", {"X-Request-Id": "not one"}, method="PURGE").headers["x-request-id"].isdigit()
+
+
 def test_what_the_client_claims_about_its_address_is_overwritten(front: Front) -> None:
     get(front.port, "/v1/leaderboards/downloads/members/x", {"X-Forwarded-For": "1.2.3.4", "Forwarded": "for=1.2.3.4"})
     assert front.origin.last.headers["x-forwarded-for"] == "127.0.0.1"
@@ -349,7 +399,7 @@ async def test_a_purge_without_the_secret_is_refused(front: Front, token: str | 
 @pytest.mark.parametrize("tags", [".*", 'a" || obj.status', "", "a  b", "a)|(b"])
 def test_a_tag_that_could_mean_something_else_to_the_edge_is_refused(front: Front, tags: str) -> None:
     reply = get(front.port, "/", {"X-Purge-Secret": SECRET, "X-Purge-Tags": tags}, method="PURGE")
-    assert reply.status == 400
+    problem(reply, 400, "bad_request")
 
 
 def test_without_a_readable_secret_nobody_may_purge(front: Front, tmp_path: Path) -> None:
@@ -366,4 +416,4 @@ def test_without_a_readable_secret_nobody_may_purge(front: Front, tmp_path: Path
 def test_a_purge_from_elsewhere_is_refused(front: Front) -> None:
     site = Site(lives=(LIVES,), origins=(f"127.0.0.1:{front.origin.port}",), purgers=("192.0.2.0/24",))
     with Varnish(configuration(site)) as varnish:
-        assert get(varnish.port, "/", {"X-Purge-Tags": "lb"}, method="PURGE").status == 403
+        problem(get(varnish.port, "/", {"X-Purge-Tags": "lb"}, method="PURGE"), 403, "forbidden")

@@ -13,9 +13,22 @@ from hypothesis import strategies as st
 
 from cdn.edges import cloudflare, nginx, varnish
 from cdn.edges.nginx import OWN_ERRORS
-from cdn.edges.site import GATEWAY_KEEPALIVE_S, KNOWN_PARAMETERS, UPSTREAM_KEEPALIVE_S, Site, encoded_name, repeated
+from cdn.edges.site import (
+    EXPOSED_FIELDS,
+    GATEWAY_KEEPALIVE_S,
+    KNOWN_PARAMETERS,
+    READABLE_TARGET,
+    REQUEST_ID,
+    UPSTREAM_KEEPALIVE_S,
+    Site,
+    encoded_name,
+    repeated,
+)
 from cdn.policy import Lives
 from gateway.cli import main
+from gateway.http.answers import CORS
+from gateway.http.app import TARGET_LIMIT_BYTES
+from gateway.http.ids import well_formed
 from gateway.http.params import KNOWN
 from gateway.server import serving
 
@@ -58,6 +71,22 @@ def test_edges_key_on_the_parameters_that_the_gateway_reads() -> None:
     assert {name.encode() for name in KNOWN_PARAMETERS} == cacheable
 
 
+def test_edges_take_the_targets_and_ids_that_the_gateway_takes_and_expose_the_same_fields() -> None:
+    assert re.search(READABLE_TARGET, "/" * TARGET_LIMIT_BYTES)
+    assert not re.search(READABLE_TARGET, "/" * (TARGET_LIMIT_BYTES + 1))
+    assert not any(re.search(READABLE_TARGET, "/?x=" + byte) for byte in "\x00\t\x1f \x7f\x80\xe9\xff")
+    for given_id in ("a", "Root=1-67891233-abcdef012345", "a" * 128, "a" * 129, "", "a b", "a,b", 'a"', "\xe9"):
+        assert bool(re.fullmatch(REQUEST_ID, given_id)) == well_formed(given_id.encode("latin-1"))
+    assert dict(CORS)[b"access-control-expose-headers"].decode() == EXPOSED_FIELDS
+
+
+@pytest.mark.parametrize(
+    ("edge", "words"), [(nginx, "Two If-None-Match"), (nginx, "two Hosts"), (varnish, "two Hosts")]
+)
+def test_what_an_edge_s_parser_refuses_otherwise_than_the_gateway_is_said(edge: object, words: str) -> None:
+    assert words in edge.configuration(SITE)  # type: ignore[attr-defined]
+
+
 @given(data=st.data())
 def test_a_parameter_s_name_is_found_however_its_letters_are_encoded(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(KNOWN_PARAMETERS))
@@ -88,11 +117,13 @@ def test_a_known_parameter_given_twice_is_recognised(query: str, twice: bool) ->
 
 def test_every_error_that_nginx_answers_itself_is_a_problem_document_that_nobody_keeps() -> None:
     text = nginx.configuration(SITE)
+    [shared] = re.findall(r"location /_problem/ \{(.*?)\n        \}", text, re.DOTALL)
+    assert "application/problem+json" in shared
+    assert "Cache-Control no-store always" in shared
     for error in OWN_ERRORS:
-        [location] = re.findall(rf"location = /_problem/{error.status} \{{(.*?)\n        \}}", text, re.DOTALL)
-        assert "application/problem+json" in location
-        assert "Cache-Control no-store always" in location
-        [document] = re.findall(r"return \d+ '(.*)';", location)
+        assert re.search(rf"error_page {error.status} (?:={error.shown} )?/_problem/{error.status};", text)
+        [document] = re.findall(rf"location = /_problem/{error.status} \{{ return {error.shown} '(.*)'; \}}", shared)
+        assert "add_header" not in document, "it would take the place of those that all have"
         assert json.loads(document)["status"] == error.shown
         assert json.loads(document)["code"] == error.code
 
