@@ -6,7 +6,7 @@ CONFIG ?= gateway.example.toml
 SCENARIO ?= game_client
 MINUTES ?= 15
 
-.PHONY: help demo test lowest check serve load bench soak lock clean system
+.PHONY: help demo test lowest check serve load bench soak soak-tests lock clean system
 .DEFAULT_GOAL := help
 
 help:
@@ -54,9 +54,15 @@ load: $(VENV)/.dev system
 bench: $(VENV)/.dev system
 	$(BIN)/python -m loadtests.bench
 
-## make soak    mixed load with a fault every minute, for MINUTES (15)
+## make soak    mixed load with a fault every minute, for MINUTES (15); then the tests' long scenarios at full length (10)
 soak: $(VENV)/.dev system
 	$(BIN)/python -m loadtests.soak --minutes $(MINUTES)
+	$(MAKE) --no-print-directory soak-tests
+
+## make soak-tests   those alone: outages of a minute, a minute of probing through each edge
+soak-tests: $(VENV)/.dev system
+	OUTAGE_SECONDS=60 PROBE_SECONDS=60 $(BIN)/pytest -q --timeout 300 -k "outage or bound" \
+	  tests/fault/test_outage.py tests/integration/test_nginx_varnish_gateway.py
 
 ## make lock    pin what pyproject.toml asks for, newest versions; then run the tests (make test lowest)
 lock: $(VENV)/.dev

@@ -72,23 +72,29 @@ def load(gateway: Served, members: Path, folder: Path, options: argparse.Namespa
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def fault_times(seconds: float, every_s: float) -> list[float]:
+    """Return when faults are due: in the middle of each interval, the last with more than half of one to recover."""
+    return [every_s * (number + 0.5) for number in range(int(seconds / every_s)) if every_s * (number + 1) < seconds]
+
+
 def watch(gateway: Served, faults: Faults, running: subprocess.Popen[bytes], options: argparse.Namespace) -> Any:
     """Commit a fault at every interval and sample between them, until the load is over."""
     samples: list[dict[str, float]] = []
     committed: list[str] = []
     idle = sample(gateway)["reads"]
     until(lambda: sample(gateway)["reads"] > idle + options.rate, "the load running")  # what it opens is no growth
-    due = time.monotonic() + options.fault_s / 2
-    end = time.monotonic() + options.minutes * 60
+    began = time.monotonic()
+    due = fault_times(options.minutes * 60, options.fault_s)
     while True:
         told = sample(gateway)
         if running.poll() is not None:  # and its connections are closed: no sample of the load
             return samples, committed
         samples.append(told)
-        if due <= time.monotonic() < end - options.fault_s / 2:
+        elapsed = time.monotonic() - began
+        if due and due[0] <= elapsed < options.minutes * 60 - options.fault_s / 2:
+            del due[0]
             committed.append(faults.next())
             print(f"… {committed[-1]}", flush=True)
-            due += options.fault_s
         time.sleep(min(options.fault_s / 10, 5.0))
 
 

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
+from gateway.replicas.choice import State
 from loadtests import reads
 from loadtests.verdict import PACE
 
@@ -38,16 +39,16 @@ LIMITS = (
 )
 
 DOCUMENTED = (
-    r"leaderboard-gateway listens on .*",
+    r"leaderboard-gateway listens on http://\S+(, http://\S+)*",
     r"all workers accept connections",
+    rf"(primary|replica) \S+ is ({'|'.join(get_args(State))})( \([^()]*\))?",
+    r"primary \S+, replicas (none|\S+(, \S+)*)",
+    r"no Sentinel says where \S+ is",
+    r"the Sentinels answer",
     r"draining",
     r"stopped",
-    r"(primary|replica) \S+ is [a-z_ ]+( \([^()]*\))?",
-    r"primary \S+, replicas .*",
-    r"the Sentinels answer",
-    r"no Sentinel answers",
 )
-"""What the gateway may say in a soak: where it listens, what became of nodes, that it stops."""
+"""What the gateway may say in a soak: the lines of the table in ``docs/operations.md``, and no others."""
 
 
 def right_share(report: Mapping[str, Any]) -> float:
