@@ -6,7 +6,7 @@ Must not know: what is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +33,8 @@ def primary(settings: RedisSettings) -> Iterator[Redis | RedisCluster]:
         client = _client(settings)
     except (RedisError, RedisClusterException, OSError) as error:
         raise LoadFailed(f"Redis cannot be reached: {error}") from error
+    except UnicodeError as error:  # of a name that a node of the cluster announces
+        raise LoadFailed("Redis cannot be reached: a node's host name is malformed.") from error
     with client:
         yield client
 
@@ -41,19 +43,20 @@ def _client(settings: RedisSettings) -> Redis | RedisCluster:
     account = _account(settings)
     if settings.cluster:
         # redis-py's own constructors carry no types
-        nodes = [ClusterNode(*_host_and_port(address)) for address in settings.cluster]  # type: ignore[no-untyped-call]
+        nodes = [ClusterNode(*place) for place in _places(settings.cluster)]  # type: ignore[no-untyped-call]
         return RedisCluster(startup_nodes=nodes, **account)
     # No retries: a load that broke is run again as a whole, and a swap must never be sent twice.
     account["retry"] = Retry(NoBackoff(), 0)
     if settings.sentinels:
         sentinel = Sentinel(  # type: ignore[no-untyped-call]
-            [_host_and_port(address) for address in settings.sentinels],
+            _places(settings.sentinels),
             sentinel_kwargs=_sentinel_account(settings),
             **account,
         )
         client: Redis = sentinel.master_for(settings.service or "")  # type: ignore[no-untyped-call]
         return client
     url = urlsplit(settings.primary or "")._replace(scheme="rediss" if settings.encrypted else "redis")
+    _places([url.netloc])
     return Redis.from_url(url.geturl(), **account)
 
 
@@ -81,6 +84,21 @@ def _sentinel_account(settings: RedisSettings) -> dict[str, Any]:
     return account
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
-    parts = urlsplit(f"//{address}")
-    return parts.hostname or "", parts.port or 6379
+def _places(addresses: Sequence[str]) -> list[tuple[str, int]]:
+    """Return hosts and ports, but for names that no name server can be asked for: redis-py raises UnicodeError there.
+
+    Raise ``LoadFailed`` if none is left.
+    """
+    parts = [urlsplit(f"//{address}") for address in addresses]
+    places = [(each.hostname or "", each.port or 6379) for each in parts if _can_be_asked_for(each.hostname or "")]
+    if not places:
+        raise LoadFailed(f"Redis cannot be reached: {', '.join(addresses)} cannot be resolved.")
+    return places
+
+
+def _can_be_asked_for(host: str) -> bool:
+    try:
+        host.encode("idna")  # as getaddrinfo does
+    except UnicodeError:
+        return False
+    return True

@@ -41,7 +41,7 @@ async def resolve(address: Address) -> Sequence[Address]:
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, ValueError):  # UnicodeError: a name that no name server can be asked for, as ``a..example``
         return ()
     return tuple(dict.fromkeys(Address(str(name[0]), int(name[1])) for *_, name in found))
 

@@ -83,13 +83,17 @@ class FixedTopology:
 
     async def _refresh(self) -> bool:
         names = tuple(dict.fromkeys((self._primary, *self._replicas)))
-        for name, addresses in zip(names, await asyncio.gather(*map(self._resolve, names)), strict=True):
+        # What is raised for one name, whatever it is, must not lose what was found of the others.
+        answers = await asyncio.gather(*map(self._resolve, names), return_exceptions=True)
+        for name, answer in zip(names, answers, strict=True):
+            fault = answer if isinstance(answer, BaseException) else None
+            addresses = () if isinstance(answer, BaseException) else answer
             if addresses:
                 self._known[name] = sorted(addresses)  # a name server turns the order; the shard must not turn with it
                 self._unresolved.discard(name)
             elif name not in self._unresolved:
                 self._unresolved.add(name)
-                log.warning("the name %s cannot be resolved", name)
+                log.warning("the name %s cannot be resolved", name, exc_info=fault)
         self._arrange()
         return not self._unresolved
 

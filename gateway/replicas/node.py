@@ -168,7 +168,7 @@ class Node:
                 nodes.clock.monotonic,
                 within_s=nodes.open_timeout_s,
             )
-        except (OSError, AttemptError) as error:  # TimeoutError is an OSError
+        except (OSError, UnicodeError, AttemptError) as error:  # TimeoutError is an OSError; a name can be malformed
             self.failed_opens += 1
             self.trouble = reason_of(error)
             nodes.listener.unreachable(self)

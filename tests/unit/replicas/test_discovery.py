@@ -115,5 +115,10 @@ async def test_a_name_is_resolved_to_addresses_and_an_unknown_one_to_none() -> N
     assert await resolve(Address("no-such-name.invalid", 7000)) == ()
 
 
+@pytest.mark.parametrize("host", ["replica..example.com", ".example.com", "a" * 64 + ".example.com", "a\x00b"])
+async def test_a_name_that_no_name_server_can_be_asked_for_is_resolved_to_nothing(host: str) -> None:
+    assert await resolve(Address(host, 7000)) == ()
+
+
 def test_an_account_keeps_its_password_out_of_its_repr() -> None:
     assert "hunter2" not in repr(Account(username="bob", password="hunter2"))

@@ -26,6 +26,7 @@ class Names:
 
     def __init__(self) -> None:
         self.table = {"primary": ["10.0.0.1"], "readers": ["10.0.0.2", "10.0.0.3"]}
+        self.faults: dict[str, Exception] = {}
         self.asked = 0
         self.gate = asyncio.Event()
         self.gate.set()
@@ -33,6 +34,8 @@ class Names:
     async def resolve(self, address: Address) -> Sequence[Address]:
         self.asked += 1
         await self.gate.wait()
+        if address.host in self.faults:
+            raise self.faults[address.host]
         return [Address(host, address.port) for host in self.table.get(address.host, [])]
 
 
@@ -96,6 +99,22 @@ async def test_a_name_that_cannot_be_resolved_keeps_its_nodes(rig: Rig) -> None:
     rig.names.table.clear()
     await rig.again()
     assert rig.hosts() == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    await rig.topology.stop()
+    await rig.nodes.close()
+
+
+async def test_whatever_resolving_one_name_raises_loses_no_other_name(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(replicas=(READERS, Address("broken", 6379)))
+    rig.names.faults["broken"] = ZeroDivisionError()
+    await rig.topology.start()
+    await rig.clock.elapse(2.0)
+    assert rig.hosts() == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    assert caplog.text.count("the name broken:6379 cannot be resolved") == 1
+    assert caplog.text.count("ZeroDivisionError") == 1, "a fault of ours is shown, once"
+    del rig.names.faults["broken"]
+    rig.names.table["broken"] = ["10.0.0.4"]
+    await rig.again()
+    assert rig.hosts()[-1] == "10.0.0.4"
     await rig.topology.stop()
     await rig.nodes.close()
 

@@ -56,6 +56,19 @@ async def test_opening_is_tried_again_with_doubling_jittered_pauses_and_each_fai
     await nodes.close()
 
 
+async def test_a_node_whose_announced_name_is_malformed_is_one_that_cannot_be_reached() -> None:
+    clock, dialler, listener = FakeClock(), Dialler(), Listener()
+    dialler.refuse = UnicodeEncodeError("idna", "a..b", 0, 1, "label empty or too long")
+    nodes = make_nodes(clock, dialler)
+    nodes.listener = listener
+    node = nodes.node(address(1), LOGIN)
+    await clock.elapse(1.0)
+    assert dialler.attempts >= 3
+    assert listener.unreachables == dialler.attempts
+    assert node.trouble == "UnicodeEncodeError"
+    await nodes.close()
+
+
 async def test_attempts_that_run_out_of_time_have_used_up_their_pause() -> None:
     clock = FakeClock()
 
