@@ -107,6 +107,8 @@ def test_while_a_crowd_polls_there_is_one_read_for_each_life(front: Front) -> No
 def test_in_an_outage_stale_answers_go_on_being_collapsed(front: Front) -> None:
     front.origin.state = "stale"
     front.origin.delay_s = 0.03
+    # A cold crowd that waits longer than the lock does, on a busy machine, is another matter.
+    get(front.port, top("outage"), {"Accept-Encoding": "gzip"})
     began = time.monotonic()
     replies = crowd(front.port, top("outage"), CLIENTS, rounds=7, pause_s=0.5)
     lives = (time.monotonic() - began) / policy.STALE_LIFE_S
