@@ -6,6 +6,7 @@ Must not know: processes, listeners, the command line.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random as random_module
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ from gateway.replicas.build import build as build_reads
 from gateway.replicas.commands import Script
 from gateway.settings import RedisSettings, Settings
 from gateway.sharedtier import SharedTier, SharedTierLoader
+from gateway.starting import Starting
 from gateway.store import Store
 from gateway.warming import Warming
 
@@ -100,9 +102,10 @@ class Gateway:
             self.readpath, self.configured, clock, boundary=self.boards.boundary if periodic else None
         )
         self._was_ready = False
+        self._starting = Starting(self.readpath, clock)
         self.asgi = HttpApp(
             boards=self.boards,
-            reads=self.readpath,
+            reads=self._starting,
             readiness=self.readiness,
             responses=Responses(settings.boards, settings.cdn.dialects),
             clock=clock,
@@ -124,16 +127,19 @@ class Gateway:
     async def start(self) -> None:
         """Connect, bring back last known boards, and load every configured board once if Redis answers.
 
-        Never raises for Redis or a store that is away: what is missing is loaded behind.
+        Never raises for Redis or a store that is away: what is missing is loaded behind. Requests may come meanwhile.
         """
+        async with self._starting.under_way():
+            await asyncio.gather(self._restore(), self.reads.start())
+            if self._archive is not None:
+                self._archive.start()
+            self._warming.start()
+
+    async def _restore(self) -> None:
         if self._keeper is not None:
             await self._keeper.restore(self.configured(), self._adopt_restored)
             self._keeper.start()
             self.readiness()
-        await self.reads.start()
-        if self._archive is not None:
-            self._archive.start()
-        self._warming.start()
 
     async def stop(self) -> None:
         """Let flights end, save what changed, close every connection."""

@@ -122,7 +122,9 @@ class Group:
             watch.cancel()
             del self._workers[index]
         self._retired = added_up([self._retired, only_growing(worker.metrics)])
-        self._failed_starts = 0 if worker.started.is_set() else self._failed_starts + 1
+        # It accepts connections before it has started: that alone is no start that worked.
+        worked = worker.started.is_set() and status != CANNOT_START
+        self._failed_starts = 0 if worked else self._failed_starts + 1
         return status
 
     async def _watch(self, worker: WorkerProcess) -> None:

@@ -38,8 +38,6 @@ from gateway.server.serving import Serving
 
 GC_THRESHOLD = (10_000, 10, 10)
 """An answer leaves no cycle behind; at the default of 700 a busy worker would look for one a hundred times a second."""
-START_PATIENCE_S = 1.0
-"""How long the first accept waits for the gateway to reach Redis: it is live without, and better with."""
 
 log = logging.getLogger(__name__)
 
@@ -89,17 +87,15 @@ class Worker:
         gauge("gateway_worker_cpu_seconds", "Processor time of each worker since its start.", cpu_seconds)
 
     async def run(self, listeners: Sequence[socket.socket]) -> int:
-        """Serve; return the exit status."""
+        """Serve; return the exit status. It is live before it has reached anything: health is told, reads may wait."""
+        gc.collect()
+        gc.freeze()  # what exists now stays: the collector need not walk it while requests wait
+        gc.set_threshold(*GC_THRESHOLD)
         starting = asyncio.create_task(self._gateway.start(), name="start")
         orders = asyncio.create_task(self._obey(), name="orders")
-        await asyncio.wait({starting}, timeout=START_PATIENCE_S)
-        if not _failed(starting):
-            await self._serving.start(listeners)
-            gc.collect()
-            gc.freeze()  # what exists now stays: the collector need not walk it while requests wait
-            gc.set_threshold(*GC_THRESHOLD)
-            self._channel.send({"started": os.getpid()})
-            await asyncio.wait({starting, orders}, return_when=asyncio.FIRST_COMPLETED)
+        await self._serving.start(listeners)
+        self._channel.send({"started": os.getpid()})
+        await asyncio.wait({starting, orders}, return_when=asyncio.FIRST_COMPLETED)
         if not _failed(starting):
             await orders
         return await self._end(starting, orders)
@@ -112,10 +108,10 @@ class Worker:
         if cut:
             log.warning("requests were cut", extra={"requests": cut, "after_s": FINISH_S})
         self._channel.send(self._report())
-        for task in (starting, orders):
-            task.cancel()
         try:
-            await asyncio.wait_for(self._gateway.stop(), STOP_S)
+            async with asyncio.timeout(STOP_S):
+                await _ended(starting, orders)  # a start that goes on beside the stop would open what that closes
+                await self._gateway.stop()
         except TimeoutError:
             log.warning("the gateway did not close its connections in time", extra={"after_s": STOP_S})
         self._channel.close()
@@ -150,6 +146,12 @@ def _say_why(error: BaseException | None) -> None:
     """Log why there is no start: one line for what an operator can mend, with a trace for what only we can."""
     expected = isinstance(error, GatewayError | OSError)
     log.critical("the gateway cannot start: %s", error, exc_info=None if expected else error)
+
+
+async def _ended(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 def _failed(task: asyncio.Task[None]) -> bool:

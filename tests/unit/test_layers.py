@@ -24,7 +24,7 @@ LEVELS = {
         "loader",
         "fingerprint",
     ],
-    3: ["readpath", "warming"],
+    3: ["readpath", "starting", "warming"],
     4: ["http", "replicas", "layouts", "telemetry", "logs", "lastknown", "archive", "sharedtier"],
     5: ["app", "cli", "__main__", "server", "check", "load", "demo", "edge_cli", "probe", "archive_cli", "terminal"],
 }

@@ -132,6 +132,20 @@ async def test_a_start_that_no_try_would_help_is_tried_once_for_each_worker(grou
     await group.stop()
 
 
+async def test_a_worker_that_accepted_and_then_could_not_start_is_a_failed_start_too(
+    group: Group, spawner: Spawner
+) -> None:
+    def accept_and_fail(worker: FakeWorker) -> None:
+        worker.started.set()
+        worker.end(CANNOT_START)
+
+    spawner.then = accept_and_fail
+    group.start()
+    await asyncio.wait_for(group.given_up(), 5)
+    assert len(spawner.made) <= 4
+    await group.stop()
+
+
 async def test_no_process_to_be_had_is_a_failed_start(
     group: Group, spawner: Spawner, caplog: pytest.LogCaptureFixture
 ) -> None:
