@@ -78,26 +78,28 @@ async def purge(
 
 
 class _Refused(Exception):
-    """The edge understood and said no: asking again will not help."""
+    """The edge understood and said no, or cannot be asked: asking again will not help."""
 
 
 async def _purge_one(client: httpx.AsyncClient, target: PurgeTarget, tags: Sequence[str], sleep: Sleep) -> Purged:
     requests = 0
     reason = ""
-    for request in _requests(target, tags):
-        for attempt in range(target.attempts):
-            if attempt:
-                await sleep(FIRST_PAUSE_S * 2 ** (attempt - 1))
-            requests += 1
-            try:
+    try:
+        for request in _requests(target, tags):
+            for attempt in range(target.attempts):
+                if attempt:
+                    await sleep(FIRST_PAUSE_S * 2 ** (attempt - 1))
+                requests += 1
                 reason = await _attempt(client, request, target.timeout_s)
-            except _Refused as refusal:
-                return _report(target, requests, reason=str(refusal))
-            if not reason:
+                if not reason:
+                    break
+            if reason:
                 break
-        if reason:
-            return _report(target, requests, reason=reason)
-    return _report(target, requests)
+    except _Refused as refusal:
+        reason = str(refusal)
+    except Exception as error:  # noqa: BLE001 - whatever one edge's address or token brings about, the others are told of
+        reason = f"not asked ({type(error).__name__})"  # its text could hold a credential
+    return _report(target, requests, reason=reason)
 
 
 async def _attempt(client: httpx.AsyncClient, request: httpx.Request, timeout_s: float) -> str:
@@ -130,6 +132,8 @@ def _agreed(response: httpx.Response) -> bool:
 
 
 def _requests(target: PurgeTarget, tags: Sequence[str]) -> Iterator[httpx.Request]:
+    if target.token is not None and not (target.token.isascii() and target.token.isprintable()):
+        raise _Refused("its token holds characters that a header field cannot: only printable ASCII can be sent")
     size = TAGS_PER_REQUEST[target.edge]
     for start in range(0, len(tags), size):
         yield _REQUEST[target.edge](target, tags[start : start + size])
@@ -171,6 +175,9 @@ def _report(target: PurgeTarget, requests: int, *, reason: str = "") -> Purged:
 def _where(target: PurgeTarget) -> str:
     """Name the edge for people: an address without what could be a password, or an id."""
     if target.edge == "varnish":
-        url = httpx.URL(target.url or "")
+        try:
+            url = httpx.URL(target.url or "")
+        except (httpx.InvalidURL, ValueError):
+            return "(its url is not one)"
         return url.host if url.port is None else f"{url.host}:{url.port}"
     return (target.service if target.edge == "fastly" else target.zone) or ""

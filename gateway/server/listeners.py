@@ -50,6 +50,8 @@ def _addresses(host: str, port: int) -> list[tuple[int, str]]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise CannotListen(f"cannot listen on {Address(host, port)}: {error.strerror}") from error
+    except ValueError as error:  # UnicodeError: a name that no name server can be asked for, as ``a..example``
+        raise CannotListen(f"cannot listen on {Address(host, port)}: the host is not a name or an address") from error
     return list(dict.fromkeys((int(family), str(sockaddr[0])) for family, _, _, _, sockaddr in found))
 
 

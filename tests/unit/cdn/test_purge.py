@@ -131,6 +131,45 @@ async def test_one_edge_that_fails_does_not_keep_the_others_from_being_purged() 
     ]
 
 
+@pytest.mark.parametrize("token", ["s\u00e9cret", "s3cr3t\n", "s3cr3t\x00", "\udcff"])
+async def test_a_token_that_cannot_be_sent_is_that_edge_s_report_alone_and_does_not_show(token: str) -> None:
+    targets = [
+        PurgeTarget(edge="varnish", url="http://edge.example:6081/", token=token),
+        PurgeTarget(edge="fastly", service="SU1Z0", token=token),
+        PurgeTarget(edge="cloudflare", zone="023e", token=token),
+        FASTLY,
+    ]
+    seen: list[httpx.Request] = []
+    reports = await purge(targets, ["lb"], sleep=Pauses(), transport=httpx.MockTransport(noting(seen)))
+    assert [(report.purged, report.requests) for report in reports] == [(False, 0)] * 3 + [(True, 1)]
+    assert len(seen) == 1
+    for report in reports[:3]:
+        assert "token" in report.reason
+        assert token.strip() not in repr(report)
+
+
+@pytest.mark.parametrize("url", ["http://\u00e9..x:hidden", "http://user:hidden@[::1", "http://a\x00hidden"])
+async def test_an_address_that_is_none_is_that_edge_s_report_alone_and_does_not_show(url: str) -> None:
+    broken = PurgeTarget(edge="varnish", url=url)
+    transport = httpx.MockTransport(lambda _: httpx.Response(200))
+    first, second = await purge([broken, FASTLY], ["lb"], sleep=Pauses(), transport=transport)
+    assert (first.purged, first.requests, first.reason) == (False, 0, "not asked (InvalidURL)")
+    assert "hidden" not in repr(first)
+    assert second.purged
+
+
+async def test_whatever_is_raised_while_one_edge_is_asked_is_its_report_without_the_error_s_text() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "edge.example":
+            raise UnicodeError(f"label empty or too long: {SECRET}")
+        return httpx.Response(200)
+
+    transport = httpx.MockTransport(handler)
+    first, second = await purge([VARNISH, FASTLY], ["lb"], sleep=Pauses(), transport=transport)
+    assert (first.purged, first.requests, first.reason) == (False, 1, "not asked (UnicodeError)")
+    assert second.purged
+
+
 @pytest.mark.parametrize("target", [VARNISH, FASTLY, CLOUDFLARE])
 async def test_credentials_show_in_no_representation_and_no_report(target: PurgeTarget) -> None:
     def handler(request: httpx.Request) -> httpx.Response:

@@ -57,7 +57,12 @@ def test_a_name_that_means_several_addresses_is_listened_on_at_each(
 
 @pytest.mark.parametrize(
     ("host", "says"),
-    [("192.0.2.1", "Cannot assign requested address"), ("no.such.host.invalid", "no.such.host.invalid")],
+    [
+        ("192.0.2.1", "Cannot assign requested address"),
+        ("no.such.host.invalid", "no.such.host.invalid"),
+        ("a..example", "cannot listen on a..example:8080: the host is not a name or an address"),
+        ("a" * 64, "the host is not a name or an address"),
+    ],
 )
 def test_an_address_that_is_not_ours_is_one_line(host: str, says: str) -> None:
     with pytest.raises(CannotListen) as caught:
