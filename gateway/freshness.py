@@ -16,9 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from gateway.model import Board
+
 FIRST_HOLD_S = 0.25
 LONGEST_HOLD_S = 1.0
 """A second at most: the first fresh snapshot has to follow within two seconds of Redis's return."""
+
+SHORT_LIFE_S = 1.0
+"""How long rows without their profiles are kept (the contract: 1 s at most)."""
 
 
 class Age(Enum):
@@ -99,6 +104,11 @@ class Life:
         if age_s <= self.ttl_s:
             return Age.FRESH
         return Age.GRACE if age_s <= self.ttl_s + self.grace_s else Age.OLD
+
+
+def life_of(board: Board, *, short_lived: bool) -> Life:
+    """Return a board's life, or the shorter one of rows whose profiles could not be read."""
+    return Life(min(board.ttl_s, SHORT_LIFE_S), 0.0) if short_lived else Life(board.ttl_s, board.grace_s)
 
 
 def loading(*, flying: bool, failures: int, held: bool) -> Loading:

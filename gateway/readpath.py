@@ -29,16 +29,15 @@ from gateway.errors import (
     PeriodNotFound,
     WrongType,
 )
-from gateway.freshness import Action, Life, decide, hold_s, loading
+from gateway.freshness import Action, decide, hold_s, life_of, loading
 from gateway.loader import Loader, behind_s
 from gateway.model import TOP_LIMIT, Board, Origin, Outcome, Query, SnapshotKey, Stamp, Standings, Target, Window
 from gateway.store import Slot, Store, carry_over
 
 log = logging.getLogger(__name__)
 
-_SHORT_LIFE_S = 1.0
-"""How long rows without their profiles are kept (SPEC: 1 s at most)."""
-
+_GIVEN_UP = 3
+"""Loads of a board that fail one after the other while those of others succeed: it is the board's own fault."""
 
 _BACKSTOP_S = 10.0
 """A load's own deadline, unless the budget is longer. The origin keeps the budget itself, and does not count time in
@@ -156,7 +155,9 @@ class ReadPath:
             age_s = None
         flying = self.flights.get(key) is not None
         state = loading(flying=flying, failures=slot.failures, held=now < slot.held_until)
-        return decide(_life(board, snapshot).age(age_s), state, flying=flying)
+        return decide(
+            life_of(board, short_lived=snapshot is not None and snapshot.short_lived).age(age_s), state, flying=flying
+        )
 
     def _fly(self, target: Target, key: SnapshotKey) -> tuple[Flight[Snapshot], bool]:
         return self.flights.join(key, lambda: self._load(target, key))
@@ -225,7 +226,7 @@ class ReadPath:
         self, board: Board, slot: Slot, snapshot: Snapshot, now: float, stale_age_s: float | None
     ) -> float:
         """Return until when this very reply may be given again without asking."""
-        life = _life(board, snapshot)
+        life = life_of(board, short_lived=snapshot.short_lived)
         until = snapshot.began + life.ttl_s
         if until < now:
             until = slot.held_until if slot.failures else 0.0
@@ -313,11 +314,8 @@ class ReadPath:
         target = query.target
         if found.total or not _has_ended(target, self._clock):
             raise MemberNotFound(as_of=found.stamp.as_of, stale_age_s=self._stale_age_s(found.stamp))
-        key = SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT)
-        await self._cached(
-            Query("top", target)
-        )  # the loader knows the archive; raises PeriodNotFound if it is not there
-        slot = self.store.get(key)
+        await self._cached(Query("top", target))  # the loader knows the archive; raises PeriodNotFound without one
+        slot = self._top_slot(target)
         body = None if slot is None or slot.snapshot is None else excerpt.body_from(query, slot.snapshot, stale=False)
         if body is None or slot is None or slot.snapshot is None:
             raise PeriodNotFound
@@ -342,21 +340,25 @@ class ReadPath:
 
     def readiness(self, configured: Iterable[Target], *, redis_up: bool) -> Readiness:
         """Count the configured boards by what could be answered for them now."""
-        fresh = last_known = missing = unanswered = 0
+        fresh = last_known = missing = untried = refused = 0
         for target in configured:
-            slot = self.store.get(SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT))
+            slot = self._top_slot(target)
             if slot is None or slot.snapshot is None:
                 missing += 1
-                unanswered += slot is None or not isinstance(slot.error, WrongType)
+                if slot is None or not isinstance(slot.error, WrongType):
+                    untried += slot is None or slot.failures < _GIVEN_UP
+                    refused += 1
             elif slot.failures or slot.restored:
                 last_known += 1
             else:
                 fresh += 1
-        return Readiness(not unanswered, redis_up, fresh, last_known, missing)
+        # One key that cannot be read blocks nothing: while Redis is up, it has been answered enough.
+        ready = not refused or (redis_up and not untried and fresh + last_known > 0)
+        return Readiness(ready, redis_up, fresh, last_known, missing)
 
     def is_known(self, target: Target) -> bool:
         """Tell whether anything is known of a board's top: a snapshot however old, or that its key is no board."""
-        slot = self.store.get(SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT))
+        slot = self._top_slot(target)
         return slot is not None and (slot.snapshot is not None or isinstance(slot.error, WrongType))
 
     async def warm(self, target: Target) -> bool:
@@ -367,14 +369,15 @@ class ReadPath:
             return True
         except GatewayError:
             return False
-        slot = self.store.get(SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT))
-        return slot is not None and not slot.failures and not slot.restored
+        return self.is_answered(target)
 
+    def is_answered(self, target: Target) -> bool:
+        """Tell whether a board's top was read by this process, and the last try did not fail (wrong type included)."""
+        slot = self._top_slot(target)
+        return slot is not None and not slot.restored and (not slot.failures or isinstance(slot.error, WrongType))
 
-def _life(board: Board, snapshot: Snapshot | None) -> Life:
-    if snapshot is not None and snapshot.short_lived:
-        return Life(min(board.ttl_s, _SHORT_LIFE_S), 0.0)
-    return Life(board.ttl_s, board.grace_s)
+    def _top_slot(self, target: Target) -> Slot | None:
+        return self.store.get(SnapshotKey(target.leaderboard, target.label, 1, TOP_LIMIT))
 
 
 def _again(error: Exception | None) -> Exception:

@@ -17,6 +17,8 @@ from gateway.readpath import ReadPath
 AT_ONCE = 16
 """Loads under way at once: 10,000 boards start in seconds, and leave the nodes room for readers."""
 AGAIN_S = 0.5
+GIVEN_UP_S = 10.0
+"""The longest pause between two tries of boards that fail while others are answered."""
 LOOK_S = 60.0
 """How often a period that nobody asked for is looked for besides: after an outage, or at the end of a gap."""
 
@@ -54,21 +56,26 @@ class Warming:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def round(self, targets: Iterable[Target]) -> bool:
-        """Try every one of these boards once; return whether all were answered."""
+    async def round(self, targets: Iterable[Target]) -> int:
+        """Try every one of these boards once; return how many were answered."""
         waiting = iter(list(targets))
-        results = await asyncio.gather(*(self._warm(waiting) for _ in range(AT_ONCE)))
-        return all(results)
+        return sum(await asyncio.gather(*(self._warm(waiting) for _ in range(AT_ONCE))))
 
-    async def _warm(self, waiting: Iterator[Target]) -> bool:
-        answered = True
+    async def _warm(self, waiting: Iterator[Target]) -> int:
+        answered = 0
         for target in waiting:
-            answered = await self._readpath.warm(target) and answered
+            answered += await self._readpath.warm(target)
         return answered
 
     async def _run(self) -> None:
-        while not await self.round(self._targets()):
-            await self._clock.sleep(AGAIN_S)
+        pause_s = AGAIN_S
+        while rest := [target for target in self._targets() if not self._readpath.is_answered(target)]:
+            answered = await self.round(rest)
+            # Where others were answered, these few may never be: no reason to ask for them twice a second for ever.
+            given_up = not answered and len(rest) < len(list(self._targets()))
+            pause_s = min(2 * pause_s, GIVEN_UP_S) if given_up else AGAIN_S
+            if answered < len(rest):
+                await self._clock.sleep(pause_s)
         while self._boundary is not None:
             wall = self._clock.wall()
             await self._clock.sleep(min(self._boundary(wall) - wall, LOOK_S))

@@ -6,6 +6,7 @@ Must not know: nodes, commands, what the kinds mean.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Literal
 
 Lane = Literal["snapshot", "member", "neighbors", "profiles"]
@@ -39,12 +40,28 @@ class Rate:
 
     def take(self, now: float, *, leave: float = 0.0) -> bool:
         """Take one token if there is one; ``leave``: the share of the burst that is not for this caller."""
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self.per_s)
-        self._at = now
+        self._refill(now)
         if self._tokens < 1.0 + leave * self._burst:
             return False
         self._tokens -= 1.0
         return True
+
+    def wait_s(self, now: float) -> float:
+        """Return in how many seconds there will be a token: 0 for now, infinite for never."""
+        self._refill(now)
+        if self._tokens >= 1.0:
+            return 0.0
+        # A little more, or rounding could leave a sleeper a hair short of it again and again.
+        return (1.0 - self._tokens) / self.per_s + 0.001 if self.per_s > 0 else inf
+
+    def within(self, now: float, seconds: float) -> int:
+        """Return how many tokens there will be in the next ``seconds``, those there are included."""
+        self._refill(now)
+        return int(self._tokens + seconds * self.per_s)
+
+    def _refill(self, now: float) -> None:
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self.per_s)
+        self._at = now
 
 
 class RetryBudget:

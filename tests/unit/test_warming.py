@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gateway.errors import OriginUnavailable
 from gateway.loader import OriginLoader
-from gateway.model import Board, Target
+from gateway.model import Board, Target, Window
 from gateway.periods import Period
 from gateway.readpath import Limits, ReadPath
 from gateway.store import Store
@@ -90,4 +90,35 @@ async def test_without_periods_nothing_runs_on() -> None:
     warming.start()
     await world.clock.elapse(1)
     assert world.clock.sleepers == 0
+    await warming.stop()
+
+
+async def test_a_board_that_cannot_be_read_blocks_nothing_and_is_asked_for_ever_more_seldom() -> None:
+    """Its key is outside what the account may read, say: the others are served, and are not loaded over and over."""
+    world = World()
+    refused = Target(Board(name="other", key="other"), "other", b"other")
+    window, asked = world.origin.window, []
+
+    async def guarded(target: Target, first: int, last: int) -> Window:
+        asked.append(target.leaderboard)
+        if target is refused:
+            raise OriginUnavailable
+        return await window(target, first, last)
+
+    world.origin.window = guarded  # type: ignore[method-assign]
+    boards = [*world.targets(), refused]
+    warming = Warming(world.readpath, lambda: boards, world.clock)
+    warming.start()
+    await world.clock.elapse(1)
+    assert not world.readpath.readiness(boards, redis_up=True).ready, "it may still come"
+    await world.clock.elapse(9)
+    assert world.readpath.readiness(boards, redis_up=True) == (True, True, 2, 0, 1)
+    assert not world.readpath.readiness(boards, redis_up=False).ready
+    assert not world.readpath.readiness([refused], redis_up=True).ready, "nothing at all can be served"
+    await world.clock.elapse(100)
+    assert asked.count("all") == asked.count("day") == 1
+    assert 10 <= asked.count("other") <= 20
+    world.origin.window = window  # type: ignore[method-assign]
+    await world.clock.elapse(11)
+    assert world.readpath.readiness(boards, redis_up=True) == (True, True, 3, 0, 0)
     await warming.stop()

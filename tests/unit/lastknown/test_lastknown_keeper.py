@@ -133,6 +133,23 @@ async def test_a_board_that_did_not_change_is_saved_again_only_to_keep_its_age_a
     await instance.keeper.stop(1)
 
 
+async def test_rows_without_their_names_are_not_saved_over_complete_ones_for_a_while(
+    clock: FakeClock, store: FakeStore, instance: Instance
+) -> None:
+    """Names that fail for a moment are no loss; ranks that are five minutes old would be."""
+    instance.hold("race", {"ann": 1})
+    await instance.keeper.save()
+    for _ in range(29):
+        clock.advance(10)
+        instance.hold("race", {"ann": 2}).short_lived = True
+        await instance.keeper.save()
+    assert store.puts == [RACE]
+    clock.advance(10)
+    instance.hold("race", {"ann": 2}).short_lived = True
+    await instance.keeper.save()
+    assert store.puts == [RACE, RACE]
+
+
 async def test_a_snapshot_that_was_not_read_again_is_not_looked_at_again(
     clock: FakeClock, store: FakeStore, instance: Instance
 ) -> None:

@@ -110,14 +110,61 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_retrieved(rig: Rig) -
     assert rig.count("failed") == 1
 
 
-async def test_confirmations_have_a_tenth_of_the_primarys_allowance_and_then_503(rig: Rig) -> None:
+def ask(rig: Rig, *numbers: int) -> list[asyncio.Task[Any]]:
+    return [asyncio.create_task(rig.confirmations.confirm(Plain(b"ZCARD", b"lb:%d" % number))) for number in numbers]
+
+
+async def test_confirmations_have_a_tenth_of_the_primarys_allowance_and_then_wait_for_their_turn(rig: Rig) -> None:
     for number in range(50):
         await rig.confirmations.confirm(Plain(b"ZCARD", b"lb:%d" % number))
-    with pytest.raises(Overloaded):
-        await rig.confirmations.confirm(Plain(b"ZCARD", b"lb:more"))
+    late = ask(rig, 50, 51)
+    await settle()
+    assert not any(task.done() for task in late)
     assert (await rig.confirmations.confirm(Plain(b"ZCARD", b"lb:0")))[0] is None, "what is known needs no question"
-    rig.clock.advance(0.1)
-    assert (await rig.confirmations.confirm(Plain(b"ZCARD", b"lb:more")))[0] is None
+    rig.clock.advance(0.022)
+    assert [reply for reply, _ in await asyncio.gather(*late)] == [None, None], "both go with one turn"
+    assert rig.count("refused") == 0
+
+
+async def test_keys_that_line_up_together_are_asked_about_in_one_turn() -> None:
+    """A thousand boards begin at midnight, and each is asked for every second: none is refused, nor the primary asked
+    more often than it may be."""
+    rig = Rig(per_s=100.0)  # ten turns a second
+    for second in range(5):
+        tasks = ask(rig, *range(900))
+        await rig.clock.elapse(0.9)
+        assert {reply for reply, _ in await asyncio.gather(*tasks)} == {None}
+        assert len(rig.primary.asked) == 900 * (second + 1)
+        rig.clock.advance(1.1)
+    assert rig.count("refused") == 0
+
+
+async def test_more_keys_than_can_have_their_turn_in_time_are_refused_at_once() -> None:
+    rig = Rig(per_s=100.0)
+    tasks = ask(rig, *range(1400))
+    await settle()
+    refused = [task.exception() for task in tasks if task.done() and task.exception() is not None]
+    assert [type(error) for error in refused] == [Overloaded] * 100, "ten turns at once, three in 0.3 s"
+    await rig.clock.elapse(0.33)
+    assert len(rig.primary.asked) == 1300
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_where_no_read_may_go_to_the_primary_nothing_is_confirmed() -> None:
+    rig = Rig(per_s=0.0)
+    with pytest.raises(Overloaded):
+        await rig.confirmations.confirm(WHAT)
+    assert rig.primary.asked == []
+
+
+async def test_a_replica_that_was_wrong_costs_the_primary_a_read_of_its_allowance() -> None:
+    rig = Rig(per_s=20.0)  # two at once
+    rig.primary.keys.add(b"lb:s")
+    assert (await rig.confirmations.confirm(WHAT))[0] == "the primary's own"
+    task = asyncio.create_task(rig.confirmations.confirm(WHAT))
+    await rig.clock.elapse(0.5)
+    with pytest.raises(Overloaded):
+        await task
 
 
 async def test_stopping_ends_what_is_under_way(rig: Rig) -> None:
@@ -127,3 +174,15 @@ async def test_stopping_ends_what_is_under_way(rig: Rig) -> None:
     await rig.confirmations.stop()
     with pytest.raises(asyncio.CancelledError):
         await caller
+
+
+async def test_stopping_ends_what_waits_for_its_turn() -> None:
+    rig = Rig(per_s=40.0)
+    for number in range(4):
+        await rig.confirmations.confirm(Plain(b"ZCARD", b"lb:%d" % number))
+    (caller,) = ask(rig, 4)
+    await settle()
+    await rig.confirmations.stop()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert rig.clock.sleepers == 0
