@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 from gateway import __version__
 from gateway.errors import Problem, SettingsError
-from gateway.settings import Settings, load
+from gateway.settings import CdnSettings, LeaderboardSettings, Settings, load
 from gateway.settings.declared import Declared
+from gateway.settings.partial import Doubtful, certain
 from gateway.terminal import INTERRUPTED
 
 BAD_SETTINGS = 2
@@ -40,7 +41,7 @@ COMMANDS: Mapping[str, Command] = {
     "edge": Command("gateway.edge_cli", "print the configuration of nginx, Varnish or Cloudflare"),
     "purge": Command("gateway.edge_cli", "tell the edges to drop boards"),
     "probe": Command("gateway.edge_cli", "measure how old the answers are that clients see"),
-    "archive": Command("gateway.archive_cli", "list, show or rebuild the archive of finished periods"),
+    "archive": Command("gateway.archive_cli", "list or rebuild the archive of finished periods"),
     "demo": Command(
         "gateway.demo.command", "an embedded Redis with a real board, the gateway, a page", takes_settings=False
     ),
@@ -96,21 +97,41 @@ def settings_of(path: str, environ: Mapping[str, str]) -> Settings:
 def edge_problems(declared: Declared) -> Iterator[Problem]:
     """Yield what could not be true in HTTP, or not at an edge."""
     from cdn import contradictions
-    from cdn.policy import Lives
 
     for index, (table, board) in enumerate(declared.leaderboards):
         path = f"leaderboards[{index}]"
-        found = list(contradictions.in_declaration(table, cached=board is None or board.caches_top))
-        if board is not None and (shortest_s := board.shortest_period_s()) is not None:
-            lives = Lives(
-                client_ttl_s=board.life("client_ttl_s"),
-                edge_ttl_s=board.life("edge_ttl_s"),
-                stale_while_revalidate_s=board.life("stale_while_revalidate_s"),
-                stale_if_error_s=board.life("stale_if_error_s"),
-            )
-            found += contradictions.in_periods(lives, shortest_s)
-        yield from (Problem(f"{path}.{key}", message) for key, message in found)
-    if declared.cdn is not None:
-        edges = [target.edge for target in declared.cdn.purge]
-        for key, message in contradictions.in_purging(declared.cdn.dialects, edges):
-            yield Problem(f"cdn.{key}", message)
+        for key, message in contradictions.in_declaration(table, cached=_cached(board)):
+            yield Problem(f"{path}.{key}", message)
+        yield from certain(_past_the_period(board, path))
+    yield from certain(_unpurgeable(declared.cdn))
+
+
+def _cached(board: LeaderboardSettings) -> bool:
+    """Return whether the board's top is kept, True while nobody knows: that excludes nothing."""
+    try:
+        return board.caches_top
+    except Doubtful:
+        return True
+
+
+def _past_the_period(board: LeaderboardSettings, path: str) -> Iterator[Problem]:
+    """Yield the lives that somebody set and that no period lasts; the default ones are cut where they end."""
+    from cdn import contradictions
+    from cdn.policy import Lives
+
+    shortest_s = board.shortest_period_s()
+    if shortest_s is None:
+        return
+    written = board.model_fields_set - board.doubtful
+    lives: dict[str, Any] = {key: board.life(key) if key in written else 0 for key in contradictions.LIFE_KEYS}
+    for key, message in contradictions.in_periods(Lives(**lives), shortest_s):
+        yield Problem(f"{path}.{key}", message)
+
+
+def _unpurgeable(cdn: CdnSettings) -> Iterator[Problem]:
+    from cdn import contradictions
+
+    edges = {index: target.edge for index, target in enumerate(cdn.purge) if "edge" not in target.doubtful}
+    for index, edge in edges.items():
+        for key, message in contradictions.in_purging(cdn.dialects, [edge]):
+            yield Problem(f"cdn.{key.replace('[0]', f'[{index}]')}", message)

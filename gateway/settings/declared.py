@@ -15,10 +15,13 @@ from gateway.settings.sections import CdnSettings
 
 
 class Declared(NamedTuple):
-    """Each board as it was written, unknown keys included, and as it was understood; None where it was not."""
+    """Each board as it was written, unknown keys included, and as it was understood.
 
-    leaderboards: Sequence[tuple[Mapping[str, object], LeaderboardSettings | None]]
-    cdn: CdnSettings | None
+    Keys that were not understood are doubtful: what asks for one is to be run by ``partial.certain``.
+    """
+
+    leaderboards: Sequence[tuple[Mapping[str, object], LeaderboardSettings]]
+    cdn: CdnSettings
 
 
 Examine: TypeAlias = Callable[[Declared], Iterable[Problem]]

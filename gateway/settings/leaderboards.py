@@ -1,26 +1,24 @@
 """Leaderboard settings: one ``[[leaderboards]]`` table, and the board it describes.
 
-Knows: the keys of a board, their defaults, and what contradicts what in one board.
-Must not know: other boards, Redis, HTTP.
+Knows: the keys of a board, their defaults, and what they come to.
+Must not know: other boards, which keys contradict each other, Redis, HTTP.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from gateway.errors import Problem
 from gateway.model import Board
 from gateway.periods import Calendar, CalendarError, Season, calendar_for
 from gateway.placeholders import compiled
 from gateway.settings.forms import EdgeS, Form, LifeMs, LongS, Text
-from gateway.settings.sections import Section
-from gateway.settings.templates import DEFAULT_PLACEHOLDER, fault_of, fault_of_name, placeholders_in
+from gateway.settings.partial import Section
+from gateway.settings.templates import DEFAULT_PLACEHOLDER, fault_of_name, placeholders_in
 
 _INSTANT = Form('a date or time such as 2026-03-01, 2026-03-01T09:00:00 or "2026-03-01T09:00:00+01:00"')
 Instant: TypeAlias = Annotated[date | datetime | str, _INSTANT]
@@ -102,7 +100,7 @@ class LeaderboardSettings(Section):
     @property
     def periodic(self) -> bool:
         """Whether the board has periods."""
-        return self.period != "none" or bool(self.seasons)
+        return self.gives("seasons") or self.period != "none"
 
     @property
     def caches_top(self) -> bool:
@@ -112,8 +110,10 @@ class LeaderboardSettings(Section):
         client's life is, since who wants nothing stored here is not asking for it elsewhere.
         """
         if self.read_from == "primary":
-            return set(LIVES) <= self.model_fields_set
-        return self.ttl_ms > 0 or not self.model_fields_set.isdisjoint(("edge_ttl_s", "client_ttl_s"))
+            return all(self.wrote(key) for key in LIVES)
+        if not self.model_fields_set.isdisjoint(("edge_ttl_s", "client_ttl_s")):
+            return True
+        return self.ttl_ms > 0 or self.wrote("edge_ttl_s") or self.wrote("client_ttl_s")
 
     @property
     def name_is_sound(self) -> bool:
@@ -127,8 +127,8 @@ class LeaderboardSettings(Section):
     def life(self, key: str) -> int:
         """Return a life as set; where nothing is kept by default, 0 for each that nobody set on purpose."""
         value: int = getattr(self, key)
-        by_default = self.read_from == "replicas" and self.ttl_ms > 0
-        return value if by_default or (self.caches_top and key in self.model_fields_set) else 0
+        kept = (key in self.model_fields_set and self.caches_top) or (self.read_from == "replicas" and self.ttl_ms > 0)
+        return value if kept else 0
 
     def patterns(self) -> dict[str, re.Pattern[str]]:
         """Compile what each placeholder of the name may be; raises re.error."""
@@ -162,7 +162,7 @@ class LeaderboardSettings(Section):
         return min(season.end - season.start for season in seasons)
 
     def board(self) -> Board:
-        """Build the board. Only for settings in which ``contradictions`` finds none."""
+        """Build the board. Only for settings in which no problem was found."""
         return Board(
             name=self.name,
             key=self.key,
@@ -181,84 +181,4 @@ class LeaderboardSettings(Section):
             cache_top=self.caches_top,
             calendar=self.calendar(),
             placeholders=MappingProxyType(self.patterns()),
-        )
-
-
-def contradictions(board: LeaderboardSettings, request_budget_ms: int | None) -> Iterator[Problem]:
-    """Yield what is wrong in one board between keys that are each right; paths are relative to the board."""
-    yield from _templates(board)
-    yield from _placeholders(board)
-    yield from _periods(board)
-    yield from _lives(board, request_budget_ms)
-
-
-def _templates(board: LeaderboardSettings) -> Iterator[Problem]:
-    fault = fault_of_name(board.name)
-    if fault is not None:
-        yield Problem("name", fault)
-    words = set(placeholders_in(board.name))
-    for key in ("key", "profiles"):
-        template = getattr(board, key)
-        fault = None if template is None else fault_of(template)
-        if fault is not None:
-            yield Problem(key, fault)
-            continue
-        used = set(placeholders_in(template or ""))
-        for word in sorted(used - words - {"period"}):
-            yield Problem(key, f"holds <{word}>, which the name {board.name!r} does not")
-        if "period" in used and not board.periodic:
-            yield Problem(key, "holds <period>, and the board has none: set period, or seasons, or remove it")
-    used = set(placeholders_in(board.key))
-    for word in sorted(words - used - {"period"}):
-        yield Problem("key", f"must hold <{word}> as the name does: else many names would show one board")
-    if board.periodic and "period" not in used:
-        yield Problem("key", "must hold <period>: else every period would be the same board")
-
-
-def _placeholders(board: LeaderboardSettings) -> Iterator[Problem]:
-    words = set(placeholders_in(board.name))
-    for word, pattern in board.placeholders.items():
-        if word not in words:
-            yield Problem(f"placeholders.{word}", f"the name {board.name!r} holds no <{word}>")
-        try:
-            expression = compiled(pattern)
-        except re.error as error:
-            yield Problem(f"placeholders.{word}", f"must be a regular expression: {error}")
-            continue
-        if expression.groups:
-            yield Problem(f"placeholders.{word}", "must hold no capturing group: write (?:…) for (…)")
-        if expression.fullmatch(""):
-            yield Problem(f"placeholders.{word}", "must not match the empty text")
-
-
-def _periods(board: LeaderboardSettings) -> Iterator[Problem]:
-    try:
-        board.calendar()
-    except CalendarError as error:
-        yield Problem(error.key, error.message)
-    for key in ("timezone", "starts_at", "week_starts", "period_format", "settle_s"):
-        if key in board.model_fields_set and not board.periodic:
-            yield Problem(key, "says how periods run, and the board has none: set period, or seasons, or remove it")
-    if "week_starts" in board.model_fields_set and board.periodic and board.period != "weekly":
-        yield Problem("week_starts", 'belongs to period = "weekly"')
-
-
-def _lives(board: LeaderboardSettings, request_budget_ms: int | None) -> Iterator[Problem]:
-    lives = {*LIVES, "stale_while_revalidate_s", "stale_if_error_s"}
-    given = {key for key in board.model_fields_set & lives if getattr(board, key)}
-    if board.read_from == "primary" and given and not board.caches_top:
-        missing = ", ".join(key for key in LIVES if key not in board.model_fields_set)
-        yield Problem(
-            "read_from",
-            f'"primary" means that nothing is kept, and {", ".join(sorted(given))} says otherwise: '
-            f"set {missing} too if the top shall be cached, or remove what is set",
-        )
-        return
-    if not board.caches_top or board.ttl_ms == 0 or request_budget_ms is None:
-        return
-    if board.grace_ms < request_budget_ms:
-        yield Problem(
-            "grace_ms",
-            f"must be at least redis.request_budget_ms ({request_budget_ms}) unless ttl_ms is 0: "
-            "a refresh that takes its whole budget would leave readers waiting",
         )

@@ -9,29 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from gateway.errors import Problem, SettingsError
 from gateway.model import Board
-from gateway.settings import leaderboards as boards_module
+from gateway.settings import boardchecks, purging
 from gateway.settings import redis as redis_module
 from gateway.settings import source as source_module
+from gateway.settings.clashes import clashes
 from gateway.settings.declared import Declared, Examine
 from gateway.settings.leaderboards import LeaderboardSettings
-from gateway.settings.problems import form_of, suggestion, validated
-from gateway.settings.redis import RedisSettings, unreadable
+from gateway.settings.partial import Section, certain
+from gateway.settings.problems import form_of, validated
+from gateway.settings.redis import RedisSettings
 from gateway.settings.sections import (
     CdnSettings,
     LastKnownSettings,
     LogSettings,
-    Section,
     ServerSettings,
     SharedTierSettings,
 )
 from gateway.settings.source import BOARDS, Source
-from gateway.settings.templates import Names
+from gateway.settings.spelling import meant, suggestion
 
 SECTIONS: Mapping[str, type[Section]] = {
     "server": ServerSettings,
@@ -74,11 +74,9 @@ def load(path: Path | str, environ: Mapping[str, str], *, examine: Examine | Non
     """
     texts = {name: _text_keys(model) for name, model in SECTIONS.items()}
     source = source_module.read(Path(path), environ, texts)
-    if source.problems:
-        raise SettingsError(source.problems)
-    problems = list(_unknown(source))
+    problems = [*source.problems, *_unknown(source)]
     sections: dict[str, Any] = {
-        name: validated(model, source.tables.get(name, {}), name, problems)
+        name: validated(model, source.tables.get(name, {}), name, problems, complete=name not in source.lost)
         for name, model in SECTIONS.items()
         if name != "shared_tier" or source.tables.get(name)
     }
@@ -90,8 +88,7 @@ def load(path: Path | str, environ: Mapping[str, str], *, examine: Examine | Non
         problems = [problem for problem in problems if problem.path not in better] + found
     if problems:
         raise SettingsError([_with_origin(problem, source) for problem in problems])
-    present = tuple(board for board in leaderboards if board is not None)
-    return Settings(leaderboards=present, warnings=_warnings(source), **sections)
+    return Settings(leaderboards=tuple(leaderboards), warnings=_warnings(source), **sections)
 
 
 def _text_keys(model: type[Section]) -> Iterator[str]:
@@ -103,107 +100,45 @@ def _text_keys(model: type[Section]) -> Iterator[str]:
 
 
 def _unknown(source: Source) -> Iterator[Problem]:
+    """Yield the tables that there are not; one that was meant for another may hold what that one lacks."""
     known = [*SECTIONS, BOARDS]
+    for name in source.tables.keys() - set(known):
+        source.lost |= {meant(name, known) or name} - source.tables.keys()
     for name in source.tables:
         if name not in known:
             yield Problem(name, suggestion(name, known))
 
 
-def _leaderboards(source: Source, problems: list[Problem]) -> list[LeaderboardSettings | None]:
+def _leaderboards(source: Source, problems: list[Problem]) -> list[LeaderboardSettings]:
     tables = source.tables.get(BOARDS, [])
     if not isinstance(tables, list):
         problems.append(Problem(BOARDS, "must be a list of tables: begin each with [[leaderboards]]"))
         return []
-    if not tables:
+    if not tables and BOARDS not in source.lost:
         problems.append(Problem(BOARDS, "is required: at least one [[leaderboards]] table with name and key"))
     return [validated(LeaderboardSettings, table, f"{BOARDS}[{i}]", problems) for i, table in enumerate(tables)]
 
 
-def _declared(
-    source: Source, sections: Mapping[str, Any], leaderboards: Sequence[LeaderboardSettings | None]
-) -> Declared:
+def _declared(source: Source, sections: Mapping[str, Any], leaderboards: Sequence[LeaderboardSettings]) -> Declared:
     tables: Any = source.tables.get(BOARDS, [])
     written = [table if isinstance(table, Mapping) else {} for table in tables] if isinstance(tables, list) else []
     return Declared(list(zip(written, leaderboards, strict=True)), sections["cdn"])
 
 
 def _contradictions(
-    sections: Mapping[str, Any], leaderboards: Sequence[LeaderboardSettings | None], environ: Mapping[str, str]
+    sections: Mapping[str, Any], leaderboards: Sequence[LeaderboardSettings], environ: Mapping[str, str]
 ) -> Iterator[Problem]:
-    redis: RedisSettings | None = sections["redis"]
-    if redis is not None:
-        yield from redis_module.contradictions(redis)
-    if sections["last_known"] is not None:
-        yield from _last_known(sections["last_known"])
-    if sections["cdn"] is not None:
-        yield from _purge(sections["cdn"], environ)
-    budget_ms = redis.request_budget_ms if redis is not None else None
-    present = {index: board for index, board in enumerate(leaderboards) if board is not None}
-    for index, board in present.items():
-        for problem in boards_module.contradictions(board, budget_ms):
+    yield from redis_module.contradictions(sections["redis"])
+    yield from certain(_last_known(sections["last_known"]), purging.contradictions(sections["cdn"], environ))
+    for index, board in enumerate(leaderboards):
+        for problem in boardchecks.contradictions(board, sections["redis"]):
             yield Problem(f"{BOARDS}[{index}].{problem.path}", problem.message)
-    yield from _clashes(present)
+    yield from clashes(leaderboards)
 
 
 def _last_known(last_known: LastKnownSettings) -> Iterator[Problem]:
     if last_known.keep_s < last_known.interval_s:
         yield Problem("last_known.keep_s", f"must be at least interval_s ({last_known.interval_s:g})")
-
-
-_PURGE_NEEDS = {
-    "varnish": ("url",),
-    "fastly": ("service", "token_file"),
-    "cloudflare": ("zone", "token_file"),
-}
-"""What each edge needs; ``token_variable`` does as well as ``token_file``."""
-
-
-def _purge(cdn: CdnSettings, environ: Mapping[str, str]) -> Iterator[Problem]:
-    for index, target in enumerate(cdn.purge):
-        path = f"cdn.purge[{index}]"
-        variable = target.token_variable
-        for key in _PURGE_NEEDS[target.edge]:
-            if getattr(target, key) is None and not (key == "token_file" and variable):
-                yield Problem(f"{path}.{key}", f'is required for edge = "{target.edge}"')
-        if variable is None:
-            yield from unreadable(target, "token_file", "token", section=path)
-        elif target.token_file is not None:
-            yield Problem(f"{path}.token_variable", "stands beside token_file: give one of the two")
-        elif not target.take_token(environ):
-            yield Problem(f"{path}.token_variable", f"names {variable}, which the environment does not hold")
-
-
-def _clashes(boards: Mapping[int, LeaderboardSettings]) -> Iterator[Problem]:
-    """Yield the pairs of boards that a URL or a key could not tell apart."""
-    keys: dict[tuple[str, str], int] = {}
-    names: dict[str, int] = {}
-    for index, board in boards.items():
-        first = keys.setdefault((board.key, board.period), index)
-        if first != index:
-            yield Problem(f"{BOARDS}[{index}].key", f"is the key of {BOARDS}[{first}], for the same periods")
-        first = names.setdefault(board.name, index)
-        if first != index:
-            yield Problem(f"{BOARDS}[{index}].name", f"is the name of {BOARDS}[{first}]")
-    yield from _overlaps(boards)
-
-
-def _overlaps(boards: Mapping[int, LeaderboardSettings]) -> Iterator[Problem]:
-    sound = {index: board for index, board in boards.items() if board.name_is_sound}
-    families = {index: Names(board.name, board.patterns()) for index, board in sound.items() if "<" in board.name}
-    plain = [index for index in sound if index not in families]
-    for one, other in combinations(families, 2):
-        name = families[one].shared_with(families[other])
-        if name is not None and sound[one].name != sound[other].name:  # equal ones were said already
-            yield _overlap(one, other, name)
-    for one, names in families.items():
-        for other in plain:
-            if names.pattern.fullmatch(sound[other].name):
-                yield _overlap(one, other, sound[other].name)
-
-
-def _overlap(one: int, other: int, name: str) -> Problem:
-    later, earlier = max(one, other), min(one, other)
-    return Problem(f"{BOARDS}[{later}].name", f"{name!r} in a URL would also be {BOARDS}[{earlier}]")
 
 
 def _with_origin(problem: Problem, source: Source) -> Problem:

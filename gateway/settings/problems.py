@@ -7,41 +7,36 @@ Must not know: where the values came from, what they are for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from gateway.errors import Problem
 from gateway.settings.forms import Form
+from gateway.settings.partial import Section, partial, section_in
+from gateway.settings.spelling import suggestion
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=Section)
 Location = tuple[str | int, ...]
 
 
-def validated(model: type[Model], value: object, path: str, problems: list[Problem]) -> Model | None:
-    """Build one model; on failure add each problem, with its path, and return None."""
+def validated(model: type[Model], value: object, path: str, problems: list[Problem], *, complete: bool = True) -> Model:
+    """Build one model; on failure add each problem, with its path, and build it from what is right.
+
+    ``complete``: whether a key that the table lacks was written nowhere; where that is not known, nothing is required.
+    """
     if not isinstance(value, Mapping):
         problems.append(Problem(path, "must be a table"))
-        return None
+        return partial(model, value)
     try:
-        return model.model_validate(value)
+        built = model.model_validate(value)
     except ValidationError as error:
-        found = [_problem(model, record, path) for record in error.errors(include_url=False)]
-        problems += dict.fromkeys(found)  # a union reports each of its members
-        return None
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return what an unknown key should have been, as the end of a sentence."""
-    names = list(known)
-    close = get_close_matches(word.lower(), names, n=1, cutoff=0.6)
-    if not close:  # password for password_file
-        close = [name for name in names if len(word) > 3 and name.startswith(word.lower())][:1]
-    if close:
-        return f"unknown key; did you mean {close[0]}?"
-    return f"unknown key; there are {', '.join(names)}"
+        records = error.errors(include_url=False)
+        judged = [each for each in records if complete or each["type"] != "missing" or len(each["loc"]) > 1]
+        problems += dict.fromkeys(_problem(model, each, path) for each in judged)  # a union reports each of its members
+        return partial(model, value, complete=complete)
+    return built if complete else partial(model, value, complete=False)
 
 
 def joined(path: str, location: Iterable[str | int]) -> str:
@@ -68,7 +63,7 @@ def _form_of_type(annotation: Any) -> Form:
             return item
     if get_origin(annotation) is tuple:
         inner = get_args(annotation)[0]
-        if _model_in(inner) is not None:
+        if section_in(inner) is not None:
             return Form("a list of tables")
         form = _form_of_type(inner)
         return Form(f"a list; each item {form.text}", form.secret)
@@ -83,7 +78,7 @@ def _alternatives(values: Sequence[object]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
 
-def _problem(model: type[BaseModel], record: Mapping[str, Any], path: str) -> Problem:
+def _problem(model: type[Section], record: Mapping[str, Any], path: str) -> Problem:
     location: Location = record["loc"]
     owner, field = _field_at(model, location)
     kind = record["type"]
@@ -121,25 +116,15 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _field_at(model: type[BaseModel], location: Location) -> tuple[type[BaseModel], FieldInfo | None]:
+def _field_at(model: type[Section], location: Location) -> tuple[type[Section], FieldInfo | None]:
     """Return the model and its field that a location ends in; the last field on the way for an item of a list."""
-    owner: type[BaseModel] = model
+    owner: type[Section] = model
     field: FieldInfo | None = None
     for part in location:
         if isinstance(part, int) or part not in owner.model_fields:
-            inner = _model_in(field.annotation) if field is not None else None
+            inner = section_in(field.annotation) if field is not None else None
             if isinstance(part, int) and inner is not None:
                 owner, field = inner, None
             continue
         field = owner.model_fields[part]
     return owner, field
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in get_args(annotation):
-        found = _model_in(inner)
-        if found is not None:
-            return found
-    return None

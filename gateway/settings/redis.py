@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, PrivateAttr, SecretStr
 
@@ -26,7 +26,7 @@ from gateway.settings.forms import (
     TimeoutMs,
     secret_in,
 )
-from gateway.settings.sections import Section
+from gateway.settings.partial import Section, certain
 
 Shape = Literal["fixed", "sentinel", "cluster"]
 _SHAPES = "give exactly one of: primary (with replicas), sentinels with service, or cluster"
@@ -49,14 +49,16 @@ class RedisSettings(Section):
     username: Text | None = Field(
         default=None, description="The account on every node; Redis's default user if not given."
     )
-    password_file: FilePath | None = Field(default=None, description="A file that holds nothing but its password.")
+    password_file: FilePath | None = Field(
+        default=None, description="A file that holds nothing but its password; read once, at the start."
+    )
     tls: Flag = Field(default=False, description="Whether connections are encrypted; rediss:// says the same.")
     tls_ca_file: FilePath | None = Field(
         default=None, description="The certificates to trust, in PEM form; the system's if not given."
     )
     sentinel_username: Text | None = Field(default=None, description="The account on the Sentinels.")
     sentinel_password_file: FilePath | None = Field(
-        default=None, description="A file that holds nothing but its password."
+        default=None, description="A file that holds nothing but its password; read once, at the start."
     )
     read_timeout_ms: TimeoutMs = Field(default=200, description="How long one attempt on one node may take.")
     request_budget_ms: TimeoutMs = Field(
@@ -118,12 +120,23 @@ class RedisSettings(Section):
 
 def contradictions(redis: RedisSettings) -> Iterator[Problem]:
     """Yield what is wrong between keys that are each right."""
-    yield from _shape(redis)
-    yield from _accounts(redis)
-    yield from _encryption(redis)
-    databases = {urlsplit(url).path.strip("/") or "0" for url in (redis.primary, *redis.replicas) if url}
-    if len(databases) > 1:
-        yield Problem("redis.replicas", "must name the same database as primary: a replica holds what its primary does")
+    accounts = (("username", "password_file"), ("sentinel_username", "sentinel_password_file"))
+    yield from certain(
+        _one_shape(redis),
+        _replicas(redis),
+        _service(redis),
+        *(_of_sentinels(redis, key) for key in ("sentinel_username", "sentinel_password_file")),
+        *(_account(redis, user, file) for user, file in accounts),
+        unreadable(redis, "password_file", "password", section="redis"),
+        unreadable(redis, "sentinel_password_file", "sentinel_password", section="redis"),
+        _databases(redis),
+        _schemes(redis),
+        _authorities(redis),
+        _budget(redis),
+    )
+
+
+def _budget(redis: RedisSettings) -> Iterator[Problem]:
     if redis.read_timeout_ms > redis.request_budget_ms:
         yield Problem(
             "redis.read_timeout_ms",
@@ -131,27 +144,32 @@ def contradictions(redis: RedisSettings) -> Iterator[Problem]:
         )
 
 
-def _shape(redis: RedisSettings) -> Iterator[Problem]:
-    given = [bool(redis.primary), bool(redis.sentinels), bool(redis.cluster)]
+def _one_shape(redis: RedisSettings) -> Iterator[Problem]:
+    given = [redis.gives("primary"), redis.gives("sentinels"), redis.gives("cluster")]
     if sum(given) != 1:
         yield Problem("redis", f"{_SHAPES}; {'none' if not any(given) else 'more than one'} is given")
-    if redis.replicas and not redis.primary:
+
+
+def _replicas(redis: RedisSettings) -> Iterator[Problem]:
+    if redis.gives("replicas") and not redis.gives("primary"):
         yield Problem("redis.replicas", "belongs to primary; Sentinel and Cluster find the replicas themselves")
-    if redis.sentinels and redis.service is None:
+
+
+def _service(redis: RedisSettings) -> Iterator[Problem]:
+    if redis.gives("sentinels") and not redis.gives("service"):
         yield Problem("redis.service", "is required beside sentinels: the name they know the primary by")
-    if redis.service is not None and not redis.sentinels:
+    if redis.gives("service") and not redis.gives("sentinels"):
         yield Problem("redis.service", "belongs to sentinels, and none are given")
 
 
-def _accounts(redis: RedisSettings) -> Iterator[Problem]:
-    for key in ("sentinel_username", "sentinel_password_file"):
-        if getattr(redis, key) is not None and not redis.sentinels:
-            yield Problem(f"redis.{key}", "belongs to sentinels, and none are given")
-    for user, file in (("username", "password_file"), ("sentinel_username", "sentinel_password_file")):
-        if getattr(redis, user) is not None and getattr(redis, file) is None:
-            yield Problem(f"redis.{file}", f"is required beside {user}: the file that holds its password")
-    yield from unreadable(redis, "password_file", "password", section="redis")
-    yield from unreadable(redis, "sentinel_password_file", "sentinel_password", section="redis")
+def _of_sentinels(redis: RedisSettings, key: str) -> Iterator[Problem]:
+    if redis.gives(key) and not redis.gives("sentinels"):
+        yield Problem(f"redis.{key}", "belongs to sentinels, and none are given")
+
+
+def _account(redis: RedisSettings, user: str, file: str) -> Iterator[Problem]:
+    if redis.gives(user) and not redis.gives(file):
+        yield Problem(f"redis.{file}", f"is required beside {user}: the file that holds its password")
 
 
 def unreadable(holder: object, key: str, secret: str, *, section: str) -> Iterator[Problem]:
@@ -165,13 +183,24 @@ def unreadable(holder: object, key: str, secret: str, *, section: str) -> Iterat
         yield Problem(f"{section}.{key}", f"must name a file that holds a password as UTF-8 text; {path} does not")
 
 
-def _encryption(redis: RedisSettings) -> Iterator[Problem]:
-    schemes = {urlsplit(url).scheme for url in (redis.primary, *redis.replicas) if url}
-    if len(schemes) > 1:
+def _nodes(redis: RedisSettings) -> list[SplitResult]:
+    return [urlsplit(url) for url in (redis.primary, *redis.sound("replicas")) if url]
+
+
+def _databases(redis: RedisSettings) -> Iterator[Problem]:
+    if len({url.path.strip("/") or "0" for url in _nodes(redis)}) > 1:
+        yield Problem("redis.replicas", "must name the same database as primary: a replica holds what its primary does")
+
+
+def _schemes(redis: RedisSettings) -> Iterator[Problem]:
+    if len({url.scheme for url in _nodes(redis)}) > 1:
         yield Problem("redis.replicas", "must begin with redis:// or rediss:// as primary does")
+
+
+def _authorities(redis: RedisSettings) -> Iterator[Problem]:
     if redis.tls_ca_file is None:
         return
-    if not redis.encrypted:
-        yield Problem("redis.tls_ca_file", "needs tls = true: without it nothing is encrypted")
     if not redis.tls_ca_file.is_file():
         yield Problem("redis.tls_ca_file", f"cannot read {redis.tls_ca_file}: there is no such file")
+    if not redis.encrypted:
+        yield Problem("redis.tls_ca_file", "needs tls = true: without it nothing is encrypted")

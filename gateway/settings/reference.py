@@ -16,8 +16,9 @@ from pydantic_core import PydanticUndefined
 
 from gateway.settings.leaderboards import LeaderboardSettings, SeasonSettings
 from gateway.settings.loading import SECTIONS
+from gateway.settings.partial import Section
 from gateway.settings.problems import form_of
-from gateway.settings.sections import PurgeTarget, Section
+from gateway.settings.sections import PurgeTarget
 
 _INTRODUCTION = """\
 # Configuration
@@ -27,12 +28,15 @@ same list as a file to start from. This page is made from the code by
 `python -m gateway.settings.reference > docs/configuration.md`.
 
 - **Every problem is listed at once**, with the key's path and what would be right, and the exit status is 2. An unknown
-  key is a problem, and so are keys that contradict each other.
+  key is a problem, and so are keys that contradict each other. What depends on a key that is written wrong is judged
+  once that key is right.
 - **The environment overrides the file**: `GATEWAY_<SECTION>__<KEY>`, for example `GATEWAY_SERVER__PORT=9000`. A list or
   table is JSON (`GATEWAY_REDIS__REPLICAS='["redis://10.0.0.2:6379/0"]'`), and so is the list of all boards,
-  `GATEWAY_LEADERBOARDS`. An empty variable takes the key away, so that its default holds. Other variables that begin
-  with `GATEWAY_`, which orchestrators inject, are ignored with one warning.
-- **Secrets** are read from files that hold nothing else, once, at start. They appear in no log, error or metric.
+  `GATEWAY_LEADERBOARDS`. An empty variable takes the key away, so that its default holds; an empty
+  `GATEWAY_LEADERBOARDS` takes away all boards of the file, of which there must be one. Other variables that begin with
+  `GATEWAY_`, which orchestrators inject, are ignored with one warning.
+- **Secrets** are read from files that hold nothing else, once, at start: restart the gateway after changing such a
+  file. They appear in no log, error or metric.
 - Paths are relative to the folder in which the gateway is started.
 - Nothing is read again while the gateway runs (SIGHUP is ignored): restart it to change a setting.
 """

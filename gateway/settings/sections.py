@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import Field, PrivateAttr, SecretStr
 
 from gateway.settings.forms import (
     Address,
@@ -33,14 +33,9 @@ from gateway.settings.forms import (
     address,
     secret_in,
 )
+from gateway.settings.partial import Section
 
 Dialect = Literal["nginx", "varnish", "fastly", "cloudflare"]
-
-
-class Section(BaseModel):
-    """A table of the file: strict types, no unknown keys, never changed once read."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class ServerSettings(Section):
@@ -79,7 +74,12 @@ class LogSettings(Section):
 class LastKnownSettings(Section):
     """Where the last known boards survive a restart; in memory they are kept in any case."""
 
-    store: StoreUrl = Field(default="none", repr=False, description="A folder, a PostgreSQL database or an S3 bucket.")
+    store: StoreUrl = Field(
+        default="none",
+        repr=False,
+        description='A folder, a PostgreSQL database or an S3 bucket. With "none", a worker that is replaced during an '
+        "outage knows no boards until Redis is back.",
+    )
     interval_s: IntervalS = Field(default=10.0, description="How often a board that changed is saved.")
     keep_s: LongS = Field(
         default=86_400.0, description="How old a last known board may be and still be served, marked stale."

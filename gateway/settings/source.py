@@ -29,6 +29,8 @@ class Source:
     origins: dict[str, str] = field(default_factory=dict)
     """Key path → the variable that set it, so that a problem names the place to mend."""
     problems: list[Problem] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
+    """The tables of which not all that was written could be read: what they lack may well have been there."""
     ignored: list[str] = field(default_factory=list)
     """Variables that begin with GATEWAY_ and name no section; orchestrators inject such."""
 
@@ -46,6 +48,8 @@ def read(path: Path, environ: Mapping[str, str], sections: Mapping[str, Iterable
         source.problems.append(Problem(str(path), f"is not TOML: {error}"))
     except RecursionError:
         source.problems.append(Problem(str(path), "is nested too deeply"))
+    if source.problems:
+        source.lost = {*sections, BOARDS}
     texts = {section: frozenset(keys) for section, keys in sections.items()}
     for name in sorted(environ):
         if name.startswith(PREFIX):
@@ -73,11 +77,15 @@ def _lay_over(source: Source, name: str, text: str, texts: Mapping[str, frozense
 
 def _boards(source: Source, name: str, text: str) -> None:
     source.origins[BOARDS] = name
+    source.tables.pop(BOARDS, None)
+    source.lost.discard(BOARDS)
+    if not text:
+        return
     try:
         source.tables[BOARDS] = json.loads(text)
     except (ValueError, RecursionError) as error:
-        source.problems.append(Problem(BOARDS, f"must be a JSON list of tables (from {name}): {error}"))
-        source.tables.pop(BOARDS, None)
+        source.problems.append(Problem(BOARDS, f"must be a JSON list of tables: {error}"))
+        source.lost.add(BOARDS)
 
 
 def _value(text: str) -> object:

@@ -93,11 +93,48 @@ def test_a_life_past_the_shortest_period_is_refused(
     assert cli.settings_of(str(config), {}).boards[0].stale_if_error_s == longest
 
 
+SEASON = '[[leaderboards.seasons]]\nlabel = "s"\nstart = 2026-01-01T00:00:00Z\nend = 2026-01-01T00:50:00Z\n'
+
+
 def test_a_life_past_the_shortest_season_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    season = '[[leaderboards.seasons]]\nlabel = "s"\nstart = 2026-01-01T00:00:00Z\nend = 2026-01-01T00:50:00Z\n'
-    config.write_text(GOOD.replace('"b"', '"b:<period>"') + season)
+    config.write_text(GOOD.replace('"b"', '"b:<period>"') + "edge_ttl_s = 3001\n" + SEASON)
     assert cli.main(["serve", "--config", str(config)], {}) == 2
-    assert "the shortest lasts 3000 s" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "1 problem(s)" in err
+    assert "leaderboards[0].edge_ttl_s: reaches past the period's end: the shortest lasts 3000 s" in err
+
+
+@pytest.mark.parametrize("end", ["00:50:00Z", "00:00:01Z"])
+def test_default_lives_forbid_no_season_however_short(config: Path, end: str) -> None:
+    config.write_text(GOOD.replace('"b"', '"b:<period>"') + SEASON.replace("00:50:00Z", end))
+    assert cli.settings_of(str(config), {}).boards[0].stale_if_error_s == 3600
+
+
+@pytest.mark.parametrize("edge_ttl_s", ["-1", '"long"'])
+def test_what_is_written_wrong_hides_nothing_that_the_edges_could_not_do(
+    config: Path, capsys: pytest.CaptureFixture[str], edge_ttl_s: str
+) -> None:
+    """Nor does it bring a problem of its own: the mistyped life, kept or not, is past no period's end."""
+    config.write_text(
+        GOOD.replace('"b"', '"b:<period>"')
+        + f"edge_ttl_s = {edge_ttl_s}\nclient_ttl_s = 3001\ntll_ms = 1\n{SEASON}"
+        + '[[leaderboards]]\nname = "c"\nkey = "c"\nread_from = "secondary"\nfinished = "immutable"\nmaxage = 1\n'
+        + '[[leaderboards]]\nname = "d"\nkey = "d"\nread_from = "primary"\nfinished = "immutable"\norder = 1\n'
+        + '[[cdn.purge]]\nedge = "akamai"\n[[cdn.purge]]\nedge = "varnish"\nurl = 1\n'
+    )
+    assert cli.main(["serve", "--config", str(config)], {}) == 2
+    assert {line.split(":")[0].strip() for line in capsys.readouterr().err.splitlines()[1:]} == {
+        "leaderboards[0].edge_ttl_s",
+        "leaderboards[0].tll_ms",
+        "leaderboards[0].client_ttl_s",
+        "leaderboards[1].read_from",
+        "leaderboards[1].maxage",
+        "leaderboards[2].order",
+        "leaderboards[2].finished",
+        "cdn.purge[0].edge",
+        "cdn.purge[1].url",
+        "cdn.purge[1].edge",
+    }
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

@@ -100,6 +100,7 @@ start = 3
         "leaderboards[0].ttl_ms": "must be a whole number of milliseconds from 0 to 3600000 (an hour), not 1.5",
         "leaderboards[0].order": 'must be "desc" or "asc", not "up"',
         "leaderboards[1].name": "is required, text that is not empty",
+        "leaderboards[1].key": "must hold <period>: else every period would be the same board",
         "leaderboards[1].placeholders.id": "must be text, a regular expression, not 3",
         "leaderboards[1].seasons[0].start": f"must be {instant}, not 3",
         "leaderboards[1].seasons[0].end": f"is required, {instant}",
