@@ -18,8 +18,8 @@ from gateway.settings import (
     SeasonSettings,
     load,
 )
+from gateway.settings.partial import Section
 from gateway.settings.reference import markdown, toml
-from gateway.settings.sections import Section
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "gateway.example.toml"
