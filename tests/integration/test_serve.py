@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import Gateway, eventually, free_port
-from tests.servers.gateway import ROOT, toml
+from tests.servers.gateway import ROOT, environment, toml
 
 pytestmark = pytest.mark.xdist_group("serve")
 
@@ -44,7 +44,7 @@ class StubGateway(Gateway):
         """Start without waiting for anything."""
         self.config.write_text(toml(self.settings))
         command = [sys.executable, "-m", "gateway", "serve", "--config", str(self.config), "--build", STUB]
-        self.spawn(command, cwd=ROOT, env=dict(os.environ))
+        self.spawn(command, cwd=ROOT, env=environment())
 
     def admin(self, path: str) -> tuple[int, bytes]:
         try:
@@ -247,6 +247,14 @@ def test_a_start_says_where_what_and_how_many() -> None:
         assert f"leaderboard-gateway listens on {gateway.url} version=" in first
         assert f"workers=1 admin={gateway.settings['server']['admin']} leaderboards=1 redis=fixed" in first
         gateway.stop()
+
+
+@pytest.mark.parametrize(("module", "ends"), [("gateway.server.worker", 1), ("cdn", 1), ("redis.client", 0)])
+def test_what_a_module_of_ours_calls_is_not_deprecated_or_its_process_ends(module: str, ends: int) -> None:
+    call = f"import warnings; warnings.warn_explicit('close() is aclose()', DeprecationWarning, '', 1, {module!r})"
+    ended = subprocess.run([sys.executable, "-c", call], check=False, env=environment(), capture_output=True, text=True)
+    assert ended.returncode == ends, ended.stderr
+    assert "Invalid" not in ended.stderr
 
 
 def run(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

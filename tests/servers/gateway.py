@@ -21,6 +21,22 @@ from tests.servers.process import Process, eventually, free_port
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def environment() -> dict[str, str]:
+    """Return what a gateway's processes are started with: no settings but the file's, and warnings that count.
+
+    A deprecated call made by a module of ours is an error there; a library's own calls are its affair. The variable
+    takes whole names only, so it names every module.
+    """
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for package in ("gateway", "cdn")
+        for path in sorted((ROOT / package).rglob("*.py"))
+    ]
+    deprecated = ",".join(f"error::DeprecationWarning:{module}" for module in modules)
+    return ours | {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": deprecated}
+
+
 def toml(settings: Mapping[str, Any]) -> str:
     """Write a settings dict (tables, lists of tables, plain values) as TOML."""
     lines = [f"{_key(key)} = {_value(value)}" for key, value in settings.items() if not _is_table(value)]
@@ -104,10 +120,8 @@ class Gateway(Process):
     def start(self) -> None:
         """Write the settings, start the gateway and wait for its health route."""
         self.config.write_text(toml(self.settings))
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-        environment["PYTHONUNBUFFERED"] = "1"
         command = [sys.executable, "-m", "gateway", "serve", "--config", str(self.config)]
-        self.spawn(command, cwd=ROOT, env=environment | self.env)
+        self.spawn(command, cwd=ROOT, env=environment() | self.env)
         if self.wait_for is not None:
             self.wait_until(lambda: self.get(self.wait_for or "/")[0] == 200, within_s=30)
 
@@ -144,6 +158,21 @@ class Gateway(Process):
     def wait_ready(self, *, within_s: float = 15.0) -> None:
         """Wait until the gateway says that it is ready."""
         eventually(lambda: self.get("/readyz")[0] == 200, within_s=within_s, what="the gateway is ready")
+
+    def wait_all_ready(self, *, within_s: float = 30.0) -> None:
+        """Wait until every worker says that it is ready, each for itself: a request to the public port asks one."""
+        workers = self.settings["server"].get("workers", 1)
+
+        def ready() -> bool:
+            try:
+                with urllib.request.urlopen(f"{self.admin_url}/readyz", timeout=10) as reply:
+                    body = json.load(reply)
+            except urllib.error.HTTPError as error:
+                error.close()
+                return False
+            return bool(body["status"] == "ready" and body["workers"]["ready"] == workers)
+
+        eventually(ready, within_s=within_s, what="every worker is ready")
 
     def stop(self, *, status: int | None = 0, within_s: float = 10.0) -> str:
         """Send SIGTERM, check the exit status (unless None) and that no traceback was written; return stderr."""
