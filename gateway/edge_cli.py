@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from cdn.edges import cloudflare, nginx, varnish
 from cdn.edges.site import Site
 from cdn.policy import Lives
 from cdn.tags import EVERYTHING, leaderboard_tag, period_tag
+from gateway import arguments
 from gateway.app import bound_s
 from gateway.boards import Boards
 from gateway.clock import Clock, SystemClock
@@ -32,6 +34,11 @@ from gateway.load.client import primary
 from gateway.model import Target
 from gateway.probe import MEMBER, Plan, Probe, ProbeFailed, Report
 from gateway.settings import Settings
+from gateway.terminal import FAILED, INTERRUPTED, MISUSED, interruptible
+
+MOST_PER_S = 1_000_000
+LONGEST_S = 7 * 86_400.0
+"""How long a probe may run: it keeps every age that it saw."""
 
 EDGES: Mapping[str, Callable[[Site], str]] = MappingProxyType(
     {"nginx": nginx.configuration, "varnish": varnish.configuration, "cloudflare": cloudflare.configuration}
@@ -55,9 +62,15 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
                 return _purge(args, settings)
             case _:
                 return _probe(args, settings)
+    except ArgumentTypeError as error:
+        _say([f"{args.command}: {error}"], sys.stderr)
+        return MISUSED
     except GatewayError as error:
         _say([f"{args.command}: {error.detail}"], sys.stderr)
-        return 1
+        return FAILED
+    except KeyboardInterrupt:
+        _say([f"{args.command}: stopped."], sys.stderr)
+        return INTERRUPTED
 
 
 # ---- edge ----------------------------------------------------------------------------------------------------------
@@ -66,19 +79,34 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def _add_edge(parser: argparse.ArgumentParser) -> None:
     site = Site()
     add = parser.add_argument
+    # Values go into a configuration as they are: no form lets one end a word there, or mean something of its own.
+    origin, listener, file, network = arguments.endpoint, arguments.listener, arguments.path, arguments.network
+    listener_h2, proxy, rate = arguments.listener_or_none, arguments.proxy, arguments.whole(0, MOST_PER_S)
     add("edge", choices=sorted(EDGES), help="the program, or the CDN")
-    add("--origin", action="append", metavar="HOST:PORT", help="the gateway; several times for several of them")
-    add("--listen", metavar="ADDRESS", default=site.listen, help=f"nginx: where it listens (default {site.listen})")
-    add("--listen-h2", metavar="ADDRESS", default=site.listen_h2, help='nginx: where it speaks HTTP/2, or "none"')
-    add("--tls-certificate", metavar="FILE", help="nginx: HTTP/2 over TLS with this certificate chain")
-    add("--tls-key", metavar="FILE", help="nginx: and this key")
-    add("--state-dir", metavar="FOLDER", default=site.state_dir, help="nginx: the folder for all that it writes")
-    add("--access-log", metavar="FILE", default=site.access_log, help="nginx: where requests are logged")
-    add("--rate", metavar="N", type=int, default=site.rate_per_s, help="nginx: requests a second of one client; 0: any")
-    add("--trusted-proxy", action="append", metavar="NETWORK", help="nginx: whose X-Forwarded-For is believed")
-    add("--purge-from", action="append", metavar="NETWORK", help="Varnish: who may purge (default: this machine)")
+    add("--origin", type=origin, action="append", metavar="HOST:PORT", help="the gateway; several times for several")
+    add("--listen", type=listener, metavar="ADDRESS", default=site.listen, help="nginx: where it listens (%(default)s)")
+    add(
+        "--listen-h2",
+        type=listener_h2,
+        metavar="ADDRESS",
+        default=site.listen_h2,
+        help='nginx: where it speaks HTTP/2, or "none"',
+    )
+    add("--tls-certificate", type=file, metavar="FILE", help="nginx: HTTP/2 over TLS with this certificate chain")
+    add("--tls-key", type=file, metavar="FILE", help="nginx: and this key")
+    add("--state-dir", type=file, metavar="FOLDER", default=site.state_dir, help="nginx: the folder for all it writes")
+    add("--access-log", type=file, metavar="FILE", default=site.access_log, help="nginx: where requests are logged")
+    add(
+        "--rate",
+        type=rate,
+        metavar="N",
+        default=site.rate_per_s,
+        help="nginx: requests a second of one client; 0: any (%(default)s)",
+    )
+    add("--trusted-proxy", type=proxy, action="append", metavar="NETWORK", help="nginx: whose X-Forwarded-For counts")
+    add("--purge-from", type=network, action="append", metavar="NETWORK", help="Varnish: who may purge (this machine)")
     add("--soft-purge", action="store_true", help="Varnish: it has the module xkey, so purged answers may serve stale")
-    add("--purge-secret-file", metavar="FILE", help="Varnish: a file, there, with what a purge must say")
+    add("--purge-secret-file", type=file, metavar="FILE", help="Varnish: a file, there, with what a purge must say")
 
 
 def site_of(settings: Settings, args: argparse.Namespace) -> Site:
@@ -98,21 +126,21 @@ def site_of(settings: Settings, args: argparse.Namespace) -> Site:
         request_budget_s=settings.redis.request_budget_s,
         origins=tuple(args.origin or [_own_address(settings)]),
         listen=args.listen,
-        listen_h2=None if args.listen_h2 == "none" else args.listen_h2,
+        listen_h2=args.listen_h2,
         tls=(args.tls_certificate, args.tls_key) if args.tls_certificate else None,
         state_dir=args.state_dir.rstrip("/") or "/",
         access_log=args.access_log,
         rate_per_s=args.rate,
         trusted_proxies=tuple(args.trusted_proxy or ()),
         purgers=tuple(args.purge_from or defaults.purgers),
-        purge_secret_file=args.purge_secret_file or _secret_file(settings),
+        purge_secret_file=args.purge_secret_file or (_secret_file(settings) if args.edge == "varnish" else None),
         soft_purge=args.soft_purge,
     )
 
 
 def _edge(args: argparse.Namespace, settings: Settings) -> int:
     if bool(args.tls_certificate) != bool(args.tls_key):
-        raise GatewayError("--tls-certificate and --tls-key belong together.")
+        raise ArgumentTypeError("--tls-certificate and --tls-key belong together.")
     sys.stdout.write(EDGES[args.edge](site_of(settings, args)))
     return 0
 
@@ -121,12 +149,21 @@ def _own_address(settings: Settings) -> str:
     """Return where the gateway of these settings is found from its own machine."""
     host = settings.server.host
     reached = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 compared, not bound
-    return f"{reached}:{settings.server.port}"
+    try:
+        return arguments.endpoint(f"{reached}:{settings.server.port}")
+    except ArgumentTypeError:
+        raise ArgumentTypeError(
+            "server.host and server.port do not say where the gateway is: give --origin HOST:PORT."
+        ) from None
 
 
 def _secret_file(settings: Settings) -> str | None:
     files: Iterable[Path | None] = (each.token_file for each in settings.cdn.purge if each.edge == "varnish")
-    return next((str(file) for file in files if file is not None), None)
+    found = next((str(file) for file in files if file is not None), None)
+    try:
+        return None if found is None else arguments.path(found)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"the settings' token_file for Varnish {error}; give --purge-secret-file.") from None
 
 
 # ---- purge ---------------------------------------------------------------------------------------------------------
@@ -180,25 +217,40 @@ def _purge_line(report: purge.Purged) -> str:
 def _add_probe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("leaderboard", help="a board that is the probe's alone: its key must be empty, and is emptied at the end")
-    add("--url", default="http://127.0.0.1:8000", help="the edge, or the gateway (default %(default)s)")
-    add("--rate", type=float, default=50.0, metavar="N", help="reads a second (default %(default)s)")
-    add("--seconds", type=float, default=60.0, metavar="N", help="for how long (default %(default)s)")
+    add("--url", type=_url, default="http://127.0.0.1:8000", help="the edge, or the gateway (default %(default)s)")
+    rate, seconds = arguments.number(0.01, 10_000), arguments.number(0.1, LONGEST_S)
+    add("--rate", type=rate, default=50.0, metavar="N", help="reads a second (default %(default)s)")
+    add("--seconds", type=seconds, default=60.0, metavar="N", help="for how long (default %(default)s)")
+
+
+def _url(text: str) -> str:
+    """Take the address of a server, with a path in front of the gateway's if need be."""
+    try:
+        url = httpx.URL(text)
+        host, port = url.raw_host.decode(), 80 if url.port is None else url.port
+        right = url.scheme in ("http", "https") and arguments.is_host(host) and 0 < port <= 65_535
+        right = right and not url.query and not url.fragment
+    except (httpx.InvalidURL, ValueError):
+        right = False
+    if not right:
+        raise ArgumentTypeError('must be text such as "http://127.0.0.1:8000" or "https://edge.example"')
+    return text.rstrip("/")
 
 
 def _probe(args: argparse.Namespace, settings: Settings) -> int:
-    if args.rate <= 0 or args.seconds <= 0:
-        raise ProbeFailed("--rate and --seconds are above 0.")
+    if args.rate * args.seconds < 1:
+        raise ArgumentTypeError("--rate and --seconds come to less than one read.")
     clock = SystemClock()
     target = Boards(settings.boards).resolve(args.leaderboard, None, clock.wall())
     if target.board.order != "desc":
         raise ProbeFailed("The probe needs a board in descending order.")
     plan = Plan(
-        url=f"{args.url.rstrip('/')}/v1/leaderboards/{quote(args.leaderboard, safe='')}/top?limit=1",
+        url=f"{args.url}/v1/leaderboards/{quote(args.leaderboard, safe='')}/top?limit=1",
         reads_per_s=args.rate,
         seconds=args.seconds,
         bound_s=bound_s(target.board, settings.redis),
     )
-    with primary(settings.redis) as client:
+    with interruptible(), primary(settings.redis) as client:
         report = _measured(client, target, plan, clock)
     _say(report.lines())
     return 0 if report.kept else 1
@@ -214,7 +266,7 @@ def _measured(client: Redis | RedisCluster, target: Target, plan: Plan, clock: C
             return asyncio.run(_run(client, target.key, plan, clock))
         finally:
             client.execute_command("ZREM", target.key, MEMBER)  # type: ignore[no-untyped-call] # redis-py's own
-    except RedisError as error:
+    except (RedisError, UnicodeError) as error:  # the latter: a name that Sentinel or a cluster gave is malformed
         raise ProbeFailed(f"Redis did not take the probe's writes: {error}") from error
 
 

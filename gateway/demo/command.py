@@ -14,12 +14,14 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from gateway import arguments
 from gateway.clock import Clock, SystemClock
 from gateway.demo import board
 from gateway.demo.embedded import LOOPBACK, CannotStart, find_redis_server
 from gateway.demo.show import ANYWHERE, Show, running
 from gateway.terminal import FAILED, Commands, consoles
 
+LONGEST_S = 366 * 86_400
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -33,10 +35,19 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
     )
     parser.add_argument("--host", help=f"the address to listen on (default: {LOOPBACK}, or GATEWAY_SERVER__HOST)")
     parser.add_argument(
-        "--port", type=int, default=8080, help="the port to listen on; 0 takes a free one (default: 8080)"
+        "--port",
+        type=arguments.whole(0, 65_535),
+        default=8080,
+        metavar="N",
+        help="the port to listen on; 0 takes a free one (default: 8080)",
     )
     parser.add_argument("--redis", metavar="PATH", help="the redis-server to run (default: the one that is found)")
-    parser.add_argument("--seconds", type=float, metavar="N", help="stop after that time (default: run until Ctrl-C)")
+    parser.add_argument(
+        "--seconds",
+        type=arguments.number(0, LONGEST_S),
+        metavar="N",
+        help="stop after that time (default: run until Ctrl-C)",
+    )
     return parser
 
 
@@ -107,6 +118,10 @@ def _check_free(host: str, port: int) -> None:
     except OSError as error:
         raise CannotStart(
             f"Cannot listen on {host} port {port}: {error.strerror}. Choose another with --port."
+        ) from None
+    except ValueError:  # UnicodeError: a name that no name server can be asked for, as ``a..b``
+        raise CannotStart(
+            f"Cannot listen on {host}: it is not a name or an address. Choose another with --host."
         ) from None
 
 

@@ -7,14 +7,12 @@ Must not know: how rows are swapped in, CSV rules.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from types import FrameType
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -27,7 +25,7 @@ from gateway.load.client import primary
 from gateway.model import Target
 from gateway.scorefile import ScoreFile, lines_of, parse
 from gateway.settings import Settings
-from gateway.terminal import FAILED, INTERRUPTED, Commands, consoles
+from gateway.terminal import FAILED, INTERRUPTED, Commands, consoles, interruptible
 
 SPANS_SHOWN = 100
 """How many spans of further bad lines are listed by number, beside the ones explained."""
@@ -53,7 +51,7 @@ def run(args: argparse.Namespace, settings: Settings, clock: Clock | None = None
     out, err = consoles()
     clock = clock or SystemClock()
     try:
-        with _interruptible():
+        with interruptible():
             return _load(args, settings, clock, out, err)
     except (GatewayError, OSError) as error:
         detail = error.detail if isinstance(error, GatewayError) else f"{args.file}: {error.strerror or error}"
@@ -155,17 +153,3 @@ def _tell(out: Console, target: Target, loaded: Loaded, took_s: float) -> None:
         out.print("Scores that others wrote to the board meanwhile are lost.")
     if loaded.expires_s is not None:
         out.print(f"The board keeps its expiry: in {loaded.expires_s:,.0f} s.")
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does: the temporary key is removed on the way out."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -26,7 +26,20 @@ LEVELS = {
     ],
     3: ["readpath", "starting", "warming"],
     4: ["http", "replicas", "layouts", "telemetry", "logs", "lastknown", "archive", "sharedtier"],
-    5: ["app", "cli", "__main__", "server", "check", "load", "demo", "edge_cli", "probe", "archive_cli", "terminal"],
+    5: [
+        "app",
+        "cli",
+        "__main__",
+        "server",
+        "check",
+        "load",
+        "demo",
+        "edge_cli",
+        "probe",
+        "archive_cli",
+        "terminal",
+        "arguments",
+    ],
 }
 LEVEL = {name: level for level, names in LEVELS.items() for name in names}
 
