@@ -7,7 +7,8 @@ Must not know: how the runs were made.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from loadtests import reads
 from loadtests.table import Row
 
 Report = Mapping[str, Any]
+FEW, HUGE = 10_000, 10_000_000
+"""Members of the boards whose ranks the contract compares."""
 
 
 def rows(folder: Path) -> list[Row]:
@@ -71,18 +74,35 @@ def soak(report: Report) -> list[Row]:
 
 
 def scale(report: Report) -> list[Row]:
-    """Return the rows of a worker's memory."""
+    """Return the rows of a worker's memory, and of ranks on the largest board that the contract asks about."""
     missing = _absent(report, "python -m loadtests.scale")
     memory = report.get("memory", {})
     one, more = memory.get("one_board_mib", float("nan")), memory.get("per_board_kib", float("nan"))
     # fmt: off
     return [
+        huge_board(report.get("size", [])),
         _row(key="memory", what="memory of a worker with one board", unit="MiB", asked=100, at_most=True,
             missing=missing, value=one),
         _row(key="memory_board", what="memory for each further board cached", unit="KiB", asked=16, at_most=True,
             missing=missing, value=more),
     ]
     # fmt: on
+
+
+def huge_board(points: Sequence[Mapping[str, float]]) -> Row:
+    """Return the row of ranks on a board of 10,000,000 members against one of 10,000, measured in turn."""
+    row = Row(key="size_huge", what=f"rank at {HUGE:,} members against {FEW:,}", asked=0.85)
+    huge = next((point for point in points if point["members"] == HUGE), None)
+    if huge is None or points[0]["members"] != FEW:
+        return replace(row, missing=_absent({}, "python -m loadtests.scale --huge"))
+    return replace(
+        row,
+        median=huge["rank_ratio"],
+        least=huge["rank_ratio_least"],
+        most=huge["rank_ratio_most"],
+        readings={"large": huge["rank_per_s"], "small": points[0]["rank_per_s"]},
+        failed=int(huge["failed"] + points[0]["failed"]),
+    )
 
 
 MAKERS: Mapping[str, Callable[[Report], list[Row]]] = {"mixed_10k": mixed, "soak": soak, "scale": scale}

@@ -13,7 +13,9 @@ import argparse
 import json
 import resource
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -22,6 +24,7 @@ from typing import Any
 from loadtests import metrics
 from loadtests.config import GatewayConfig
 from loadtests.contest import why_missing
+from loadtests.measure import Rounds, take_turns
 from loadtests.nodes import Nodes
 from loadtests.programs import Missing, end_on_sigterm
 from loadtests.rows import rows
@@ -45,30 +48,38 @@ Point = dict[str, float]
 
 
 def by_size(setup: Setup, options: argparse.Namespace) -> list[Point]:
-    """Read ranks and neighbors on boards of growing size."""
-    sizes = [*options.sizes, *([HUGE] if options.huge else [])]
-    names = [f"of-{size}" for size in sizes]
-    for name, size in zip(names, sizes, strict=True):
-        setup.board(name, size)
-    gateway = setup.gateway(GatewayConfig(boards=names))
+    """Read ranks and neighbors on boards of growing size, the sizes in turn, and compare each with the smallest."""
+    sizes = sorted({*options.sizes, *([HUGE] if options.huge else [])})
+    for size in sizes:
+        setup.board(f"of-{size}", size)
+    gateway = setup.gateway(GatewayConfig(boards=[f"of-{size}" for size in sizes]))
+    base = f"{gateway.url}/v1/leaderboards/of-{{}}/members/pkg-{{{{}}}}"
+    ranks = {f"{size}": Shot(url=base.format(size), members=size) for size in sizes}
+    neighbors = {name: replace(shot, url=f"{shot.url}/neighbors") for name, shot in ranks.items()}
+    rank_rounds, neighbors_rounds = (_in_turn(setup, options, shots) for shots in (ranks, neighbors))
     points = []
-    for name, size in zip(names, sizes, strict=True):
-        one = f"{gateway.url}/v1/leaderboards/{name}/members/pkg-{{}}"
-        rank = _fire(setup, options, Shot(url=one, members=size))
-        neighbors = _fire(setup, options, Shot(url=f"{one}/neighbors", members=size))
-        memory: Any = setup.nodes.primary.client().memory_usage(f"lb:{name}", samples=100)
-        points.append(
-            {
-                "members": size,
-                "rank_per_s": rank.per_second,
-                "rank_p50_ms": rank.p50_ms,
-                "neighbors_per_s": neighbors.per_second,
-                "neighbors_p50_ms": neighbors.p50_ms,
-                "redis_mib": memory / 2**20,
-            }
-        )
+    for size in sizes:
+        memory: Any = setup.nodes.primary.client().memory_usage(f"lb:of-{size}", samples=100)
+        point = size_point(f"{size}", f"{sizes[0]}", rank_rounds, neighbors_rounds)
+        points.append({"members": size, **point, "redis_mib": memory / 2**20})
     setup.programs.stop(gateway.process)
     return points
+
+
+def size_point(name: str, smallest: str, ranks: Rounds[Reading], neighbors: Rounds[Reading]) -> Point:
+    """Return the figures of one size; the ratio is of ranks per second within rounds, against the smallest size."""
+    ratio = ranks.ratio(name, smallest, lambda reading: reading.per_second)
+    rank, around = middle_of(ranks.readings[name]), middle_of(neighbors.readings[name])
+    return {
+        "rank_per_s": rank.per_second,
+        "rank_p50_ms": rank.p50_ms,
+        "rank_ratio": ratio.median,
+        "rank_ratio_least": ratio.least,
+        "rank_ratio_most": ratio.most,
+        "neighbors_per_s": around.per_second,
+        "neighbors_p50_ms": around.p50_ms,
+        "failed": sum(reading.failed for taken in (ranks, neighbors) for reading in taken.readings[name]),
+    }
 
 
 def by_boards(setup: Setup, options: argparse.Namespace) -> list[Point]:
@@ -114,8 +125,17 @@ def by_connections(setup: Setup, options: argparse.Namespace) -> list[Point]:
 
 
 def _fire(setup: Setup, options: argparse.Namespace, shot: Shot) -> Reading:
-    """Return the middle one of three readings."""
-    readings = [fire(shot, options.seconds, setup.programs.folder) for _ in range(options.rounds)]
+    """Return the middle one of several readings."""
+    return middle_of(_in_turn(setup, options, {"": shot}).readings[""])
+
+
+def _in_turn(setup: Setup, options: argparse.Namespace, shots: Mapping[str, Shot]) -> Rounds[Reading]:
+    takes = {name: partial(fire, shot, options.seconds, setup.programs.folder) for name, shot in shots.items()}
+    return take_turns(takes, options.rounds)
+
+
+def middle_of(readings: Sequence[Reading]) -> Reading:
+    """Return the reading whose rate is the median, or next to it."""
     middle = median(reading.per_second for reading in readings)
     return min(readings, key=lambda reading: abs(reading.per_second - middle))
 
@@ -143,15 +163,23 @@ STEPS: Mapping[str, Callable[[Setup, argparse.Namespace], list[Point]]] = {
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """Run the steps that were asked for and return the report; a step that cannot be made is named."""
-    told: dict[str, Any] = {"missing": {}}
+    """Run the steps that were asked for and return the report; a step that cannot be made is named.
+
+    Steps that were not asked for stay in the report as they were measured last.
+    """
+    told: dict[str, Any] = {"at": {}, "missing": {}}
+    if options.only and options.report.exists():
+        told |= json.loads(options.report.read_text())
     for name, step in STEPS.items():
         if options.only and name not in options.only:
             continue
         print(f"… {name}", file=sys.stderr, flush=True)
+        for part in (told, told["at"], told["missing"]):
+            part.pop(name, None)
         try:
             with Setup(replicas=1) as setup:
                 told[name] = step(setup, options)
+            told["at"][name] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         except (Missing, RuntimeError, TimeoutError, OSError) as error:
             told["missing"][name] = why_missing(error)
     told["memory"] = memory_of(told.get("boards", []))
@@ -161,6 +189,13 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 def tables(told: Mapping[str, Any]) -> str:
     """Return the points as Markdown tables."""
     blocks = [table(told[name]) for name in STEPS if told.get(name)]
+    if len(told.get("size", ())) > 1:
+        blocks.append(
+            "Ranks per second with {members:,.0f} members, against {smallest:,.0f}, in turn: {rank_ratio:.2f} "
+            "({rank_ratio_least:.2f}–{rank_ratio_most:.2f}).".format(
+                **told["size"][-1], smallest=told["size"][0]["members"]
+            )
+        )
     if told["memory"]:
         blocks.append(
             "A worker holds {one_board_mib:,.0f} MiB with one board and {per_board_kib:,.1f} KiB more for each further "
@@ -170,9 +205,10 @@ def tables(told: Mapping[str, Any]) -> str:
 
 
 def table(points: Sequence[Mapping[str, float]]) -> str:
-    """Return points as one Markdown table, a column for each of their figures."""
-    lines = ["| " + " | ".join(name.replace("_", " ") for name in points[0]) + " |", "| ---: " * len(points[0]) + "|"]
-    lines += ["| " + " | ".join(_figure(value) for value in point.values()) + " |" for point in points]
+    """Return points as one Markdown table, a column for each of their figures but the ends of a spread."""
+    shown = [name for name in points[0] if not name.endswith(("_least", "_most"))]
+    lines = ["| " + " | ".join(name.replace("_", " ") for name in shown) + " |", "| ---: " * len(shown) + "|"]
+    lines += ["| " + " | ".join(_figure(point[name]) for name in shown) + " |" for point in points]
     return "\n".join(lines)
 
 
@@ -211,9 +247,9 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     numbers("--boards", default=list(BOARDS), help="numbers of boards")
     numbers("--connections", default=list(CONNECTIONS), help="numbers of connections")
     parser.add_argument("--huge", action="store_true", help="a board of 10,000,000 members too: minutes, 3 GB")
-    parser.add_argument("--only", action="append", choices=STEPS)
+    parser.add_argument("--only", action="append", choices=STEPS, help="the others stay as the last report has them")
     parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--docs", action="store_true", help="rewrite docs/performance.md's tables and docs/scale.png")
     parser.add_argument("--report", type=Path, default=REPORT)
     return parser.parse_args(arguments)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests import scale
+from loadtests import runs, scale
 from loadtests.contest import Line, row_of
 from loadtests.measure import Rounds, Spread, take_turns
 from loadtests.table import BEGIN, END, Row, as_markdown, as_text, replaced
@@ -133,3 +133,44 @@ def test_charts_are_drawn_with_what_was_reached_missed_and_only_looked_at(tmp_pa
     draw_ratios(rows, tmp_path / "ratios.png")
     draw_growth({"MiB": ([1, 10], {"resident": [75.0, 76.0]})}, tmp_path / "growth.png")
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("ratios.png", "growth.png"))
+
+
+def size_points(huge_ranks: list[float], *, failed: int = 0) -> list[dict[str, float]]:
+    """Return the points of two sizes, as a run with ``--huge`` reports them: the small board at 100 ranks/s."""
+    ranks = Rounds({"10000": [a_reading(100)] * 3, "10000000": [a_reading(each, failed) for each in huge_ranks]})
+    return [{"members": float(name), **scale.size_point(name, "10000", ranks, ranks)} for name in ranks.readings]
+
+
+def test_ten_million_members_are_a_line_of_the_comparison_with_the_spread_of_their_rounds() -> None:
+    row = runs.huge_board(size_points([84, 90, 86]))
+    assert (row.what, row.asked) == ("rank at 10,000,000 members against 10,000", 0.85)
+    assert (row.median, row.least, row.most, row.reached) == (0.86, 0.84, 0.90, True)
+    assert row.readings == {"large": 86, "small": 100}
+
+
+def test_ten_million_members_are_missing_while_nobody_has_measured_them() -> None:
+    for points in ([], size_points([90, 90, 90])[:1], size_points([90, 90, 90])[1:]):
+        assert runs.huge_board(points).missing == "not run yet: python -m loadtests.scale --huge"
+
+
+def test_one_failed_read_of_ten_million_members_is_no_ratio() -> None:
+    assert runs.huge_board(size_points([99, 99, 99], failed=1)).reached is False
+
+
+def test_growth_has_a_row_for_every_size_and_names_the_ratio_of_the_largest() -> None:
+    points = size_points([84, 90, 86])
+    text = scale.tables({"size": points, "memory": {}, "missing": {}})
+    assert [line.split(" | ")[0] for line in text.splitlines()[2:4]] == ["| 10,000", "| 10,000,000"]
+    assert "| rank ratio |" in text
+    assert "Ranks per second with 10,000,000 members, against 10,000, in turn: 0.86 (0.84–0.90)." in text
+
+
+def test_steps_that_are_not_run_again_stay_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "scale.json"
+    report.write_text(
+        '{"at": {"boards": "then"}, "boards": [{"boards": 1, "resident_mib": 60}], "missing": {"size": "x"}}'
+    )
+    monkeypatch.setattr(scale, "STEPS", {"size": lambda *_: [{"members": 1}], "boards": None})
+    told = scale.measured(scale.parsed(["--only", "size", "--report", str(report)]))
+    assert (told["size"], told["missing"], told["at"]["boards"]) == ([{"members": 1}], {}, "then")
+    assert told["memory"]["one_board_mib"] == 60

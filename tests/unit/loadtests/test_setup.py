@@ -164,4 +164,4 @@ def test_a_mixed_run_becomes_its_rows() -> None:
 def test_a_soak_and_a_scale_run_become_their_rows() -> None:
     assert runs.soak({"minutes": 15, "right_share": 0.99995})[0].cells()[1:4] == ("≥ 99.99 %", "99.995 %", "yes")
     memory = runs.scale({"memory": {"one_board_mib": 75.0, "per_board_kib": 17.0}})
-    assert [row.reached for row in memory] == [True, False]
+    assert {row.key: row.reached for row in memory} == {"size_huge": None, "memory": True, "memory_board": False}
