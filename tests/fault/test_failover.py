@@ -1,4 +1,7 @@
-"""Reads survive a failover, a partition and a full outage; what they say is right, and marked where it may be old."""
+"""Reads survive a failover, a partition and a full outage; what they say is right, and marked where it may be old.
+
+``OUTAGE_SECONDS=20`` makes a full outage as long as the one it stands for.
+"""
 
 from __future__ import annotations
 
@@ -6,87 +9,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import pytest
 
-from gateway.errors import GatewayError
 from tests.fault.proxy import FaultProxy
 from tests.fault.sentinels import FakeSentinel
-from tests.origins import RealOrigin, board, origin_at, rank, soon
+from tests.fault.watch import QUICK, Load, fill, outage
+from tests.origins import board, origin_at, rank, soon
 from tests.servers import RedisCluster, RedisGroup, RedisServer, SentinelGroup, free_port
 
 pytestmark = pytest.mark.xdist_group("failover")
-
-QUICK = {"read_timeout_ms": 250, "request_budget_ms": 1000, "max_lag_ms": 1500}
-"""Patient in what a busy machine may delay, and quick to notice what a fault has changed."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One read under load: when it ended, how long it took, and what came of it."""
-
-    at: float
-    took_s: float
-    rank: int | None = None
-    stale: bool = False
-    as_of: float = 0.0
-    error: GatewayError | None = None
-
-
-class Load:
-    """Two readers of one member's rank, every 10 ms each, in the background of a test."""
-
-    def __init__(self, origin: RealOrigin, key: str = "s") -> None:
-        self.origin, self.key, self.samples = origin, key, list[Sample]()
-
-    async def _read(self) -> None:
-        while True:
-            began = time.monotonic()
-            try:
-                answer = await self.origin.member(board(self.key), b"bob")
-            except GatewayError as error:
-                self.samples.append(Sample(time.monotonic(), time.monotonic() - began, error=error))
-            else:
-                stamp, now = answer.stamp, time.monotonic()
-                self.samples.append(Sample(now, now - began, rank(answer), stamp.stale, stamp.as_of))
-            await asyncio.sleep(0.01)
-
-    async def __aenter__(self) -> Load:
-        self._tasks = [asyncio.create_task(self._read()) for _ in range(2)]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def since(self, at: float) -> list[Sample]:
-        return [sample for sample in self.samples if sample.at >= at]
-
-    async def fresh_again(self, *, within_s: float) -> float:
-        """Wait until half a second has passed with nothing but answers without a mark; return how long it took."""
-
-        def fresh() -> bool:
-            recent = self.since(time.monotonic() - 0.5)
-            return len(recent) > 10 and not any(sample.stale or sample.error for sample in recent)
-
-        return await soon(fresh, within_s=within_s, what="fresh answers again")
-
-    def check(self) -> None:
-        """Every answer named the right rank, and none took much longer than the budget."""
-        assert {sample.rank for sample in self.samples if not sample.error} == {2}
-        assert max(sample.took_s for sample in self.samples) < 1 + 1
-
-    def errors(self, since: float = 0.0) -> list[GatewayError]:
-        return [sample.error for sample in self.since(since) if sample.error]
-
-    def stale(self, since: float = 0.0) -> list[Sample]:
-        return [sample for sample in self.since(since) if sample.stale]
-
-
-def fill(group: RedisGroup | RedisCluster, key: str = "s") -> None:
-    group.write("ZADD", key, 10, "ann", 20, "bob", 30, "cyd")
 
 
 @pytest.fixture
@@ -214,17 +146,6 @@ async def test_a_sentinels_connection_that_fell_silent_is_opened_again_and_a_qui
         await soon(lambda: origin.roles() == {other.address: "primary"}, within_s=1)
 
 
-async def stopped_for(cluster: RedisCluster, load: Load, seconds: float) -> None:
-    """Stop every node, keeping its data, and check that reads fail cleanly meanwhile."""
-    for node in cluster.nodes:
-        node.call("SAVE")
-    for node in cluster.nodes:
-        node.kill()
-    await asyncio.sleep(seconds)
-    assert load.since(time.monotonic() - 0.3)
-    assert all(sample.error for sample in load.since(time.monotonic() - 0.3))
-
-
 async def test_a_cluster_that_went_away_is_found_at_its_old_addresses_and_at_new_ones_behind_the_same_seed(
     stack: contextlib.ExitStack,
 ) -> None:
@@ -235,13 +156,13 @@ async def test_a_cluster_that_went_away_is_found_at_its_old_addresses_and_at_new
         origin = await running.enter_async_context(origin_at({"cluster": [seed.address], **QUICK}))
         async with Load(origin) as load:
             await load.fresh_again(within_s=5)
-            await stopped_for(cluster, load, 1.5)
+            await outage(cluster.nodes, load)
             for node in cluster.nodes:
                 node.start(wait=False)
             await asyncio.to_thread(cluster.wait_ok)
             assert await load.fresh_again(within_s=5) < 5
 
-            await stopped_for(cluster, load, 1.5)
+            await outage(cluster.nodes, load)
             for node in cluster.nodes:
                 node.port, node.bus_port = free_port(), free_port()
                 node.start(wait=False)

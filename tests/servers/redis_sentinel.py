@@ -138,11 +138,19 @@ class SentinelGroup(RedisGroup):
     def start(self) -> None:
         """Start everything and wait until every sentinel knows every node."""
         super().start()
+        self.start_sentinels()
+
+    def start_sentinels(self) -> None:
+        """Start the sentinels, which know the primary's address of now and nothing else, and wait as ``start`` does."""
         for sentinel in self.sentinels:
             sentinel.start(wait=False)
         for sentinel in self.sentinels:
             sentinel.wait_until(sentinel.answers)
             sentinel.hurry()
+        self.wait_known()
+
+    def wait_known(self) -> None:
+        """Wait until every sentinel knows every node and every other sentinel."""
         for sentinel in self.sentinels:
             eventually(
                 lambda at=sentinel: at.knows_all(len(self.replicas), len(self.sentinels)),  # type: ignore[misc]
