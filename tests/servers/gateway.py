@@ -24,8 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def environment() -> dict[str, str]:
     """Return what a gateway's processes are started with: no settings but the file's, and warnings that count.
 
-    A deprecated call made by a module of ours is an error there; a library's own calls are its affair. The variable
-    takes whole names only, so it names every module.
+    They run far from UTC, so that local time taken for UTC shows on every host. A deprecated call made by a module of
+    ours is an error there; a library's own calls are its affair. The variable takes whole names only, so it names every
+    module.
     """
     ours = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
     modules = [
@@ -34,7 +35,7 @@ def environment() -> dict[str, str]:
         for path in sorted((ROOT / package).rglob("*.py"))
     ]
     deprecated = ",".join(f"error::DeprecationWarning:{module}" for module in modules)
-    return ours | {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": deprecated}
+    return ours | {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": deprecated, "TZ": "<+14>-14"}
 
 
 def toml(settings: Mapping[str, Any]) -> str:
