@@ -35,6 +35,10 @@ MARGIN_S = 2
 """What the gateway may need beside Redis, before nginx gives up."""
 
 
+PROBLEM_PATH = "/./problem/"
+"""Where nginx has its own errors: a path that no request can ask for, since nginx resolves the segment ``.``."""
+
+
 class OwnError(NamedTuple):
     """An error that nginx answers by itself; ``status`` is nginx's, ``shown`` what the client gets."""
 
@@ -47,9 +51,9 @@ class OwnError(NamedTuple):
 
 OWN_ERRORS = (
     OwnError(400, 400, "bad_request", "Bad request", "The request is not one that HTTP allows."),
-    OwnError(404, 404, "not_found", "Not found", "There is nothing at this path; / lists what there is."),
     OwnError(405, 405, "method_not_allowed", "Method not allowed", "The gateway only reads: GET, HEAD and OPTIONS."),
     OwnError(408, 408, "request_timeout", "Request timed out", "The request did not arrive in time."),
+    OwnError(412, 400, "bad_request", "Bad request", "If-Match and If-Unmodified-Since need a value."),
     OwnError(413, 413, "content_too_large", "Content too large", "The gateway only reads: a request needs no body."),
     OwnError(414, 414, "uri_too_long", "URI too long", "A request target is at most 16 KiB."),
     OwnError(429, 429, "too_many_requests", "Too many requests", "This client asks too often; try again shortly."),
@@ -62,7 +66,7 @@ OWN_ERRORS = (
     OwnError(505, 505, "version_not_supported", "HTTP version not supported", "The edge speaks HTTP/1.1 and HTTP/2."),
 )
 
-DESCRIBED = frozenset({"not_found", "method_not_allowed", "uri_too_long", "internal_error"})
+DESCRIBED = frozenset({"method_not_allowed", "uri_too_long", "internal_error"})
 """Codes that the gateway's own description explains too."""
 
 RETRY_S = frozenset({429, 502, 503, 504})
@@ -94,6 +98,7 @@ def configuration(site: Site) -> str:
         lock_timeout_ms=LOCK_TIMEOUT_MS,
         limit=_limit(site),
         errors="\n".join(map(_error_page, OWN_ERRORS)),
+        problem_path=PROBLEM_PATH,
         exposed=EXPOSED_FIELDS,
         problems="".join(map(_problem, OWN_ERRORS)),
     )
@@ -117,6 +122,12 @@ def notes(site: Site) -> Iterator[str]:
     yield "- Seconds: nginx serves an answer up to one second longer than its life."
     yield "- Two If-None-Match fields, which the gateway takes for one list, are a 400: nginx refuses a second line of"
     yield "  any field that it reads itself. One field with a list in it works."
+    yield "- If-None-Match beside an If-Modified-Since, which the gateway ignores, is answered in full, never by a 304."
+    yield "- An If-Match or If-Unmodified-Since without a value is a 400; with any, it is ignored as by the gateway."
+    yield "- A member id with more segments '..' than its path has before them (../../../../../etc, %2F too) is a 400,"
+    yield "  code bad_request: nginx resolves them in whatever it reads. Ask for such a one by the batch route,"
+    yield "  members?member=, where every id arrives."
+    yield "- A request with more than 128 header fields, a 400 of the gateway's, may get a 200 from what is kept."
     yield "- What nginx's parser refuses is its own 400, code bad_request: no Host in HTTP/1.1, two Hosts, control"
     yield "  bytes. So are CONNECT host:port and a method in small letters (the gateway: 405), and OPTIONS * (204)."
 
@@ -162,7 +173,7 @@ def _limit(site: Site) -> str:
 
 def _error_page(error: OwnError) -> str:
     shown = f"={error.shown} " if error.shown != error.status else ""
-    return f"        error_page {error.status} {shown}/_problem/{error.status};"
+    return f"        error_page {error.status} {shown}{PROBLEM_PATH}{error.status};"
 
 
 def _problem(error: OwnError) -> str:
@@ -174,4 +185,4 @@ def _problem(error: OwnError) -> str:
         "code": error.code,
     }
     document = json.dumps(body, separators=(",", ":"))
-    return f"            location = /_problem/{error.status} {{ return {error.shown} '{document}'; }}\n"
+    return f"            location = {PROBLEM_PATH}{error.status} {{ return {error.shown} '{document}'; }}\n"

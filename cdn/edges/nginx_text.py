@@ -67,8 +67,9 @@ http {
 KEYS = Text(r"""
     # ---- What may be kept, and under which key ------------------------------------------------------------------
     #
-    # All of it is read from $request_uri, the bytes that the client sent. $uri is decoded and merged: in it
-    # "team%2Fann" is two segments, "%2E%2E" is gone, and two different members could share an entry.
+    # All of it is read from $request_uri, the bytes that the client sent. $uri is decoded and normalised: in it
+    # "team%2Fann" is two segments, "x%2F..%2Fy" is "y", and two different members could share an entry. Locations are
+    # found by $uri, so nothing is decided by them either: one takes whatever a client asks for.
 
     # Maps are evaluated once for a request, when first needed; the commonest case comes first.
     map $request_uri $lb_route {
@@ -84,6 +85,13 @@ KEYS = Text(r"""
         default "";
         "~^(?<lb_raw_path>[^?#]*)" $lb_raw_path;
     }
+
+    # Health is open to load balancers: not counted, not logged.
+    map $request_uri $lb_health {
+        default 0;
+        "~^/(?:livez|readyz)(?:\?|$)" 1;
+    }
+    map $lb_health $lb_logged { 0 1; 1 0; }
 
     # Known parameters only, so that unknown ones make no second entry, and case by case as the gateway reads them
     # ($arg_limit would take "LIMIT" too). A name may be percent-encoded, letter by letter.
@@ -142,7 +150,9 @@ KEYS = Text(r"""
         "~*(?<![^ \t,])(?:identity|\*)[ \t]*;[ \t]*q=0(?:\.0*)?[ \t]*(?:,|$)" "other";
     }
 
-    map "$lb_route:$lb_target$lb_repeated:$lb_coding" $lb_cache {
+    # If-Match and If-Unmodified-Since mean nothing to the gateway, which only reads. nginx would answer them with a 412
+    # from what it keeps, but leaves alone what it only passes on. (Without a value they cannot be told from none.)
+    map "$lb_route:$lb_target$lb_repeated$http_if_match$http_if_unmodified_since:$lb_coding" $lb_cache {
         default off;
         "~^[a-z]+::(?:identity|gzip|br)$" leaderboards;
     }
@@ -200,7 +210,7 @@ SERVER = Text(r"""
         keepalive_requests          10000;
         reset_timedout_connection   on;
 
-        access_log ¤access_log leaderboards buffer=64k flush=1s;
+        access_log ¤access_log leaderboards buffer=64k flush=1s if=$lb_logged;
 
         # Slashes are the gateway's: "//" is an empty segment, not a slash.
         merge_slashes off;
@@ -223,6 +233,8 @@ SERVER = Text(r"""
         proxy_set_header        X-Real-IP         $remote_addr;
         proxy_set_header        X-Forwarded-Proto $scheme;
         proxy_set_header        Forwarded         "";
+        proxy_set_header        If-Match          "";
+        proxy_set_header        If-Unmodified-Since "";
         proxy_set_header        Content-Length    "";
         proxy_pass_request_body off;
         proxy_connect_timeout   1s;
@@ -267,18 +279,16 @@ SERVER = Text(r"""
         add_header        Cache-Status  $lb_cache_status always;
         add_header        Accept-Ranges none always;
 
+        # Metrics are on the gateway's admin address, which nothing here leads to.
         location / {
 ¤limit            proxy_pass http://gateway;
         }
 
-        # Health is open to load balancers: not counted, not logged. Metrics are on the gateway's admin address,
-        # which nothing here leads to.
-        location = /livez  { access_log off; proxy_pass http://gateway; }
-        location = /readyz { access_log off; proxy_pass http://gateway; }
-
         # ---- nginx's own errors, in the gateway's form -----------------------------------------------------------
+        # No client's target leads there, whatever is encoded in it: a normalised one has no segment ".". (Named
+        # locations would not do: nginx has no way to them from a request line that it could not read.)
 ¤errors
-        location /_problem/ {
+        location ¤problem_path {
             internal;
             default_type application/problem+json;
             add_header Cache-Control no-store always;
@@ -295,15 +305,16 @@ SERVER = Text(r"""
 
 RATE = Text(r"""
     # ---- One client's share -------------------------------------------------------------------------------------
-    # By the address that connects. This machine's own requests (probes, load tests) are not counted: an empty key.
+    # By the address that connects. This machine's own requests (probes, load tests) and health checks are not
+    # counted: an empty key.
     geo $lb_own {
         default     0;
         127.0.0.0/8 1;
         ::1         1;
     }
-    map $lb_own $lb_client {
-        0 $binary_remote_addr;
-        1 "";
+    map $lb_own$lb_health $lb_client {
+        default "";
+        00      $binary_remote_addr;
     }
     limit_req_zone      $lb_client zone=clients:16m rate=¤{rate}r/s;
     limit_req_status    429;

@@ -89,9 +89,9 @@ sub vcl_recv {
         return (pass);
     }
     set req.http.X-LB-Query = "";
-    if (req.url ~ "^[^?]*/top(\?|$)") {
+    if (req.url ~ "^/v1/leaderboards/[^/?]+/top(\?|$)") {
 ¤limit    }
-    if (req.url ~ "^[^?]*/ranks(\?|$)") {
+    if (req.url ~ "^/v1/leaderboards/[^/?]+/ranks(\?|$)") {
 ¤from¤to    }
     if (req.url ~ "^/v1/leaderboards/") {
 ¤period    }
@@ -102,6 +102,8 @@ sub vcl_recv {
     # The answer is the same for everyone, whatever the request carries: who asks is not even passed on.
     unset req.http.Authorization;
     unset req.http.Cookie;
+    # Ignored everywhere, too. Varnish would compare it to the moment of its own fetch, for want of a Last-Modified.
+    unset req.http.If-Modified-Since;
     set req.http.X-LB-Kept = "1";
     return (hash);
 }

@@ -23,6 +23,13 @@ from cdn.tags import tags_of
 from tests.servers import eventually, free_port
 
 BODY = b'{"leaderboard":"downloads","entries":[' + b'{"rank":1,"member":"boto3","score":1}' * 40 + b"]}"
+HEALTH = frozenset({"/livez", "/readyz"})
+
+
+def _open() -> threading.Event:
+    gate = threading.Event()
+    gate.set()
+    return gate
 
 
 class Seen(NamedTuple):
@@ -52,13 +59,15 @@ class Reply(NamedTuple):
 class Origin:
     """A gateway without Redis, in a thread: ``state`` says how it feels, ``seen`` what it was asked.
 
-    States: ``fresh``, ``stale`` (200, marked), ``error`` (503), ``down`` (nothing listens).
+    States: ``fresh``, ``stale`` (200, marked), ``error`` (503), ``down`` (nothing listens). While ``gate`` is not set,
+    only health checks are answered.
     """
 
     lives: Lives
     state: str = "fresh"
     delay_s: float = 0.0
     version: int = 1
+    gate: threading.Event = field(default_factory=_open)
     overrides: dict[str, tuple[int, Headers]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     port: int = field(default_factory=free_port)
@@ -107,17 +116,16 @@ class Origin:
         self.seen.clear()
         self.overrides.clear()
         self.state, self.delay_s, self.version = "fresh", 0.0, 1
+        self.gate.set()
 
     @property
     def last(self) -> Seen:
         """The last request, health checks aside."""
-        return next(seen for seen in reversed(self.seen) if seen.target not in {"/readyz", "/livez"})
+        return next(seen for seen in reversed(self.seen) if seen.target not in HEALTH)
 
     def count(self, prefix: str = "") -> int:
         """Return how many requests began with this target, health checks aside."""
-        return sum(
-            seen.target.startswith(prefix) for seen in list(self.seen) if seen.target not in {"/readyz", "/livez"}
-        )
+        return sum(seen.target.startswith(prefix) for seen in list(self.seen) if seen.target not in HEALTH)
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer as the gateway would, in the state that the test chose."""
@@ -127,6 +135,8 @@ class Origin:
         self.seen.append(Seen(scope["method"], target, fields))
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
+        while not self.gate.is_set() and target not in HEALTH:
+            await asyncio.sleep(0.005)
         status, headers, body = self._answer(target, fields.get("accept-encoding", ""))
         headers = [*headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -137,7 +147,7 @@ class Origin:
         if path in self.overrides:
             status, headers = self.overrides[path]
             return status, headers, b'{"code":"as_told"}'
-        if path in {"/livez", "/readyz"}:
+        if path in HEALTH:
             well = self.state != "error" or path == "/livez"
             return (200 if well else 503), policy.uncached(), b"{}"
         if self.state == "error":

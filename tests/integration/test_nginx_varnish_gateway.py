@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+import psutil  # type: ignore[import-untyped]  # ships no stubs
 import pytest
 
 from gateway.cli import main
@@ -60,7 +61,10 @@ IDS = [
     "\u00e9",
     "e\u0301",
     "🏆" * 64,
+    "x/../../../../../livez",
+    "x/../../../../.././problem/412",
 ]
+CLIMBING = "../../../../../etc"
 
 
 class World(NamedTuple):
@@ -80,7 +84,8 @@ def world(module_stack: contextlib.ExitStack, tmp_path_factory: pytest.TempPathF
     secret = tmp_path_factory.mktemp("edges") / "purge-secret"
     secret.write_text(SECRET)
     redis = module_stack.enter_context(RedisGroup())
-    redis.write("ZADD", "lb:downloads", *(part for rank, member in enumerate(IDS) for part in (1000 - rank, member)))
+    members = enumerate([*IDS, CLIMBING])
+    redis.write("ZADD", "lb:downloads", *(part for rank, member in members for part in (1000 - rank, member)))
     redis.write("SET", "lb:broken", "not a sorted set")
     varnish_port = free_port()
     boards = [{"name": name, "key": f"lb:{name}", **LIVES} for name in ("downloads", "probe-nginx", "probe-varnish")]
@@ -123,9 +128,9 @@ def test_every_id_of_the_contract_is_the_same_member_through_the_edge(world: Wor
         assert (answer["member"], answer["rank"]) == (member, rank)
         window = json.loads(get(world.ports[edge], f"{path}/neighbors?above=0&below=0").body)
         assert [entry["member"] for entry in window["entries"]] == [member]
-    batch = "&".join(f"member={quote(member, safe='')}" for member in IDS)
+    batch = "&".join(f"member={quote(member, safe='')}" for member in [*IDS, CLIMBING])
     answer = json.loads(get(world.ports[edge], f"/v1/leaderboards/downloads/members?{batch}").body)
-    assert [entry["member"] for entry in answer["entries"]] == IDS
+    assert [entry["member"] for entry in answer["entries"]] == [*IDS, CLIMBING]
     dots = get(world.ports[edge], "/v1/leaderboards/downloads/members/%2E%2E")
     assert (dots.status, json.loads(dots.body)["code"]) == (400, "invalid_member")
 
@@ -197,6 +202,25 @@ def test_a_matching_condition_is_a_304_through_the_edge_with_the_leaderboard_s_f
         assert reply.headers[name] == whole.headers[name]
 
 
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("If-Match", '"other"'),
+        ("If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"),
+        ("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"),
+    ],
+)
+def test_a_condition_that_the_gateway_ignores_is_ignored_at_the_edge_too(
+    world: World, edge: str, name: str, value: str
+) -> None:
+    target = "/v1/leaderboards/downloads/top?limit=2"
+    for port in (world.gateway.port, world.ports[edge], world.ports[edge]):
+        reply = get(port, target, {name: value})
+        assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+        assert reply.headers["access-control-allow-origin"] == "*"
+
+
 # ---- errors --------------------------------------------------------------------------------------------------------
 
 ERRORS = [
@@ -266,7 +290,7 @@ def test_the_linter_finds_nothing_in_what_the_edge_makes_of_any_answer(world: Wo
             ("TRACE", top, {}),
             ("GET", "/%zz", {}),
             ("GET", "/" + "x" * 30_000, {}),
-            ("GET", "/_problem/414", {}),
+            ("GET", top, {"If-Match": ""}),
         ]
     for method, target, headers in kinds:
         for _ in range(2):  # the second may come from the cache
@@ -289,12 +313,29 @@ def test_200_polling_clients_cost_the_gateway_one_read_for_each_life(world: Worl
 
 
 def test_idle_connections_to_the_gateway_neither_use_it_up_nor_end_in_a_502(world: World) -> None:
-    """After five idle seconds, uvicorn's own default, the connections that nginx keeps still carry requests."""
+    """After five idle seconds, uvicorn's own default, nginx still has the same connections, and they carry requests."""
     target = "/v1/leaderboards/downloads/members/what%3F"
     assert {reply.status for reply in crowd(world.gateway.port, target, 100)} == {200}
-    assert {reply.status for reply in crowd(world.ports["nginx"], target, 50)} == {200}
-    time.sleep(5.05)
-    assert {reply.status for reply in crowd(world.ports["nginx"], target, 50)} == {200}
+    port = free_port()
+    options = ["--listen", f"127.0.0.1:{port}", "--listen-h2", "none", "--state-dir", ".", "--access-log", "log"]
+    with Nginx(printed("nginx", world.gateway, *options), port=port) as nginx:
+        assert {reply.status for reply in crowd(port, target, 50)} == {200}
+        kept = connections(nginx, world.gateway.port)
+        assert kept
+        time.sleep(5.05)
+        assert connections(nginx, world.gateway.port) == kept
+        assert {reply.status for reply in crowd(port, target, 50)} == {200}
+        assert connections(nginx, world.gateway.port) >= kept
+
+
+def connections(nginx: Nginx, port: int) -> set[int]:
+    """Return the near ends of the connections that nginx has open to this port."""
+    return {
+        each.laddr.port
+        for worker in psutil.Process(nginx.pid).children()
+        for each in worker.net_connections("tcp")
+        if each.raddr and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED
+    }
 
 
 # ---- purging -------------------------------------------------------------------------------------------------------

@@ -284,13 +284,17 @@ def test_what_changes_the_answer_makes_an_entry_of_its_own_however_it_is_written
     base = top("differs")
     assert entries(front, [base, f"{base}?limit=5", f"{base}?%6Cimit=5&x", f"{base}?period=x", f"{base}?limit"]) == 4
     assert entries(front, [f"{base}?limit=5&limit=6", f"{base}?limit=5&%6Cimit=6"]) == 6
+    for named in ("top", "ranks"):
+        front.origin.seen.clear()
+        assert entries(front, [f"/v1/leaderboards/{named}{query}" for query in ("", "?limit=5", "?from=1&to=2")]) == 1
     front.origin.seen.clear()
     get(front.port, "/v1/leaderboards/differs/ranks?x=1&to=20&period=a%2Fb&from=11")
     assert front.origin.last.target == "/v1/leaderboards/differs/ranks?from=11&to=20&period=a%2Fb"
 
 
 @pytest.mark.parametrize(
-    "member", ["team%2Fann", "%2E%2E", "100%25", "a+b", "a%2Bb", "%F0%9F%8F%86", "e%CC%81", "a:b;c"]
+    "member",
+    ["team%2Fann", "%2E%2E", "100%25", "a+b", "a%2Bb", "%F0%9F%8F%86", "e%CC%81", "a:b;c", "x%2F..%2F..%2F..%2Flivez"],
 )
 def test_a_member_id_reaches_the_gateway_byte_for_byte(front: Front, member: str) -> None:
     members = "/v1/leaderboards/downloads/members"
@@ -338,6 +342,21 @@ def test_an_error_of_varnish_has_the_client_s_id_if_the_gateway_would_take_it(fr
     assert get(front.port, "/", {"X-Request-Id": "not one"}, method="PURGE").headers["x-request-id"].isdigit()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("If-Match", '"other"'),
+        ("If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"),
+        ("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"),
+    ],
+)
+def test_conditions_that_the_gateway_ignores_are_ignored(front: Front, name: str, value: str) -> None:
+    target = top("unconditional")
+    for _ in range(2):
+        reply = get(front.port, target, {name: value})
+        assert (reply.status, len(reply.body) > 0) == (200, True)
+
+
 def test_what_the_client_claims_about_its_address_is_overwritten(front: Front) -> None:
     get(front.port, "/v1/leaderboards/downloads/members/x", {"X-Forwarded-For": "1.2.3.4", "Forwarded": "for=1.2.3.4"})
     assert front.origin.last.headers["x-forwarded-for"] == "127.0.0.1"
@@ -351,7 +370,7 @@ def target(front: Front, token: str | None = SECRET) -> PurgeTarget:
     return PurgeTarget(edge="varnish", url=f"http://127.0.0.1:{front.port}/", token=token)
 
 
-async def test_a_purge_by_tag_is_seen_within_a_second_and_spares_other_boards(front: Front) -> None:
+async def test_a_purge_by_tag_is_seen_by_the_next_request_and_spares_other_boards(front: Front) -> None:
     long = Lives(edge_ttl_s=600, client_ttl_s=1, dialects=("varnish",))
     for board in ("purged", "purged.2", "spared"):
         front.origin.overrides[top(board)] = (200, policy.fresh(long, tags=tags_of(board, "2026")))
@@ -360,11 +379,9 @@ async def test_a_purge_by_tag_is_seen_within_a_second_and_spares_other_boards(fr
     assert front.origin.count() == 6
     [report] = await purge([target(front)], [leaderboard_tag("purged")], sleep=SystemClock.sleep)
     assert report.purged
-    began = time.monotonic()
     for board in ("purged", "purged.2", "spared"):
         for suffix in ("", "?limit=5"):
             get(front.port, top(board) + suffix)
-    assert time.monotonic() - began < 1
     assert front.origin.count(top("purged")) == 4
     assert front.origin.count() == 8
 
@@ -377,13 +394,14 @@ def test_a_soft_purge_serves_the_old_answer_while_one_request_fetches_the_new_on
             origin.overrides[top("spared")] = (200, policy.fresh(long, tags=tags_of("spared")))
             for board in ("downloads", "spared"):
                 assert "xkey" not in get(varnish.port, top(board)).headers
-            origin.version, origin.delay_s = 2, 1.0
+            origin.version = 2
+            origin.gate.clear()
             purger = PurgeTarget(edge="varnish", url=f"http://127.0.0.1:{varnish.port}")
             [report] = asyncio.run(purge([purger], [leaderboard_tag("downloads")], sleep=SystemClock.sleep))
             assert report.purged
             replies = crowd(varnish.port, top("downloads"), 50)
             assert {b'"score":1' in reply.body for reply in replies} == {True}
-            assert max(reply.seconds for reply in replies) < 1.0, "nobody waited"
+            origin.gate.set()
             until(lambda: b'"score":2' in get(varnish.port, top("downloads")).body, "the new answer is seen")
             get(varnish.port, top("spared"))
             assert (origin.count(top("downloads")), origin.count(top("spared"))) == (2, 1)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdn.edges import cloudflare, nginx, varnish
-from cdn.edges.nginx import OWN_ERRORS
+from cdn.edges.nginx import LOCK_TIMEOUT_MS, OWN_ERRORS, PROBLEM_PATH
 from cdn.edges.site import (
     EXPOSED_FIELDS,
     GATEWAY_KEEPALIVE_S,
@@ -63,7 +63,20 @@ def test_the_gateway_has_no_connection_limit_that_idle_ones_could_use_up() -> No
 def test_the_shipped_nginx_leads_nowhere_near_the_admin_address() -> None:
     assert "9464" not in shipped()
     assert "/metrics" not in shipped()
-    assert re.findall(r"proxy_pass (\S+);", shipped()) == ["http://gateway"] * 3
+    assert re.findall(r"proxy_pass (\S+);", shipped()) == ["http://gateway"]
+
+
+def test_the_shipped_nginx_decides_nothing_by_the_path_that_it_decoded_and_resolved() -> None:
+    """Locations are found by that path, and an encoded id can make it any: so there is one, and one nobody can name."""
+    outer = [name for name in re.findall(r"^ *location ([^{]*?) *\{", shipped(), re.MULTILINE) if name[0] != "="]
+    assert outer == ["/", PROBLEM_PATH]
+    assert "/./" in PROBLEM_PATH
+    assert not re.search(r"\$(?:document_)?uri\b", shipped())
+
+
+def test_those_who_wait_for_another_s_fetch_look_again_sooner_than_nginx_s_own_half_second() -> None:
+    [shipped_ms] = re.findall(r"proxy_cache_lock_timeout (\d+)ms;", shipped())
+    assert int(shipped_ms) == LOCK_TIMEOUT_MS < 500
 
 
 def test_edges_key_on_the_parameters_that_the_gateway_reads() -> None:
@@ -81,7 +94,14 @@ def test_edges_take_the_targets_and_ids_that_the_gateway_takes_and_expose_the_sa
 
 
 @pytest.mark.parametrize(
-    ("edge", "words"), [(nginx, "Two If-None-Match"), (nginx, "two Hosts"), (varnish, "two Hosts")]
+    ("edge", "words"),
+    [
+        (nginx, "Two If-None-Match"),
+        (nginx, "two Hosts"),
+        (nginx, "128 header"),
+        (nginx, "batch route"),
+        (varnish, "two Hosts"),
+    ],
 )
 def test_what_an_edge_s_parser_refuses_otherwise_than_the_gateway_is_said(edge: object, words: str) -> None:
     assert words in edge.configuration(SITE)  # type: ignore[attr-defined]
@@ -117,12 +137,14 @@ def test_a_known_parameter_given_twice_is_recognised(query: str, twice: bool) ->
 
 def test_every_error_that_nginx_answers_itself_is_a_problem_document_that_nobody_keeps() -> None:
     text = nginx.configuration(SITE)
-    [shared] = re.findall(r"location /_problem/ \{(.*?)\n        \}", text, re.DOTALL)
+    [shared] = re.findall(rf"location {PROBLEM_PATH} \{{(.*?)\n        \}}", text, re.DOTALL)
     assert "application/problem+json" in shared
     assert "Cache-Control no-store always" in shared
     for error in OWN_ERRORS:
-        assert re.search(rf"error_page {error.status} (?:={error.shown} )?/_problem/{error.status};", text)
-        [document] = re.findall(rf"location = /_problem/{error.status} \{{ return {error.shown} '(.*)'; \}}", shared)
+        assert re.search(rf"error_page {error.status} (?:={error.shown} )?{PROBLEM_PATH}{error.status};", text)
+        [document] = re.findall(
+            rf"location = {PROBLEM_PATH}{error.status} \{{ return {error.shown} '(.*)'; \}}", shared
+        )
         assert "add_header" not in document, "it would take the place of those that all have"
         assert json.loads(document)["status"] == error.shown
         assert json.loads(document)["code"] == error.code
