@@ -1,9 +1,9 @@
-"""A network in two halves that can part: a gate before each server, which holds back what comes from the other half.
+"""A network of three sites that can part: a gate before each server, which holds back what comes from a site cut off.
 
-Knows: bytes, connections, and which half a client is in by the address that it connects from.
-Must not know: Redis, Sentinel, the gateway.
+Knows: bytes, connections, and which site a client is at by the address that it connects from.
+Must not know: Redis, Sentinel, what is at which site.
 
-What is held back passes once the halves are one again, as TCP would send it again; meanwhile connections stay open
+What is held back passes once the sites are joined again, as TCP would send it again; meanwhile connections stay open
 and new ones are accepted, to no avail.
 """
 
@@ -14,35 +14,38 @@ import contextlib
 
 from tests.servers import free_port
 
-NEAR, FAR = "127.0.0.1", "127.0.0.2"
-"""Where the clients of each half connect from."""
+HERE, FAR, NEAR = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+"""Where the clients of each site connect from: ``HERE`` is everyone who does not say."""
 
 
 class Network:
-    """Both halves, one unless ``part`` has been called."""
+    """Which sites cannot reach each other: none, until ``part`` has been called."""
 
     def __init__(self) -> None:
-        self._one = asyncio.Event()
-        self._one.set()
+        self._parted: set[frozenset[str]] = set()
+        self._change = asyncio.Event()
 
-    def part(self) -> None:
-        """Let nothing pass between the halves any more."""
-        self._one.clear()
+    def part(self, one: str, other: str) -> None:
+        """Let nothing pass between two sites any more."""
+        self._parted.add(frozenset((one, other)))
 
-    def join(self) -> None:
+    def join(self, one: str, other: str) -> None:
         """Let everything pass, first what was held back."""
-        self._one.set()
+        self._parted.discard(frozenset((one, other)))
+        self._change.set()
+        self._change = asyncio.Event()
 
-    async def passable(self) -> None:
-        """Wait until the halves are one."""
-        await self._one.wait()
+    async def passable(self, one: str, other: str) -> None:
+        """Wait until the sites reach each other."""
+        while frozenset((one, other)) in self._parted:
+            await self._change.wait()
 
 
 class Gate:
     """The way to one server; ``port`` is what the server has to be announced with."""
 
-    def __init__(self, network: Network, half: str) -> None:
-        self.half, self.port, self.target = half, free_port(), 0
+    def __init__(self, network: Network, site: str) -> None:
+        self.site, self.port, self.target = site, free_port(), 0
         self._network = network
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -56,12 +59,11 @@ class Gate:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        crosses = writer.get_extra_info("peername")[0] != self.half
+        site: str = writer.get_extra_info("peername")[0]
         with contextlib.suppress(OSError, asyncio.CancelledError):
-            if crosses:
-                await self._network.passable()
+            await self._network.passable(site, self.site)
             beyond, to = await asyncio.open_connection("127.0.0.1", self.target)
-            ways = [asyncio.create_task(self._pump(*way, crosses)) for way in ((reader, to), (beyond, writer))]
+            ways = [asyncio.create_task(self._pump(*way, site)) for way in ((reader, to), (beyond, writer))]
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -71,14 +73,12 @@ class Gate:
                 to.close()
         writer.close()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, crosses: bool) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, site: str) -> None:
         while chunk := await reader.read(65_536):
-            if crosses:
-                await self._network.passable()
+            await self._network.passable(site, self.site)
             writer.write(chunk)
             await writer.drain()
-        if crosses:
-            await self._network.passable()  # nor does the end of a connection get across
+        await self._network.passable(site, self.site)  # nor does the end of a connection get across
 
     async def __aenter__(self) -> Gate:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
