@@ -89,6 +89,8 @@ def void_reasons(claim: Claim, measured: Measured) -> tuple[str, ...]:
         reasons.append("nothing was answered")
     if (busiest := busiest_share(measured.paces)) > BUSY:
         reasons.append(f"a generator process used {busiest:.0%} of a core, more than {BUSY:.0%}")
+    if any(len(pace.asked) > 2 and not pace.busy for pace in measured.paces):
+        reasons.append("a generator process did not measure what it used of a core")
     if claim.rate is None:
         return tuple(reasons)
     if (kept := kept_share(measured.paces)) < PACE:

@@ -180,6 +180,7 @@ def test_a_scenario_sets_up_calibrates_loads_and_counts(tmp_path: Path) -> None:
     assert set(routes) == set(reads.ROUTES)
     assert reasons_of(routes) <= LATE, output
     assert all(answered(route) for route in routes.values()), output
+    assert all(routes[name]["server_p50_ms"] for name in (reads.TOP, reads.RANK)), "the server's own medians are read"
     assert ranges["top"] == ranges["all"] - answered(routes[reads.NEIGHBORS])
     # One read a TTL, each of them tried again at most once; so may neighbors be, and those that failed count here, too.
     assert 1 <= ranges["top"] <= 2 * most_ttls + 2 * routes[reads.NEIGHBORS]["requests"], output

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loadtests.arrivals import Schedule
 from loadtests.latencies import bucket_ms, percentile
-from loadtests.tally import Pace, Tally
+from loadtests.tally import Pace, Tally, Usage
 from loadtests.verdict import (
     Claim,
     Measured,
@@ -91,6 +91,22 @@ def test_g2_a_generator_that_was_not_calibrated_voids() -> None:
     assert verdict.line("mixed") == (
         "verdict mixed: VOID (the generator was not calibrated against a constant endpoint)"
     )
+
+
+def test_g2_a_process_that_did_not_measure_itself_is_not_taken_for_an_idle_one() -> None:
+    verdict = judge(CLAIM, replace(GOOD, paces=[pace(), replace(pace(), busy={})]))
+    assert verdict.outcome == "void"
+    assert verdict.reasons == ("a generator process did not measure what it used of a core",)
+
+
+def test_g2_what_a_process_used_of_a_core_is_noted_second_by_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = iter([10.0, 10.95, 11.15])
+    monkeypatch.setattr("loadtests.tally.process_time", lambda: next(used))
+    noted = Pace()
+    usage = Usage(noted)
+    for elapsed in (0.4, 1.0, 1.5, 2.0):
+        usage.note(elapsed)
+    assert noted.busy == pytest.approx({0: 0.95, 1: 0.2})
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
