@@ -177,6 +177,7 @@ def test_a_stale_answer_waits_for_no_refresh_and_the_next_on_its_connection_for_
         connection.sendall(f"GET {top('other')} HTTP/1.1\r\nHost: edge\r\n\r\n".encode())
         front.origin.gate.set()
         assert "nginx; hit" in answer()
+    assert [bool(line["gateway_seconds"]) for line in front.log(top("blocked"), 2)] == [True, False], "nobody waited"
 
 
 # ---- errors --------------------------------------------------------------------------------------------------------

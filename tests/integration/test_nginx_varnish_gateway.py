@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from email.utils import formatdate
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -208,7 +209,7 @@ def test_a_matching_condition_is_a_304_through_the_edge_with_the_leaderboard_s_f
     [
         ("If-Match", '"other"'),
         ("If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"),
-        ("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"),
+        ("If-Modified-Since", "now"),
     ],
 )
 def test_a_condition_that_the_gateway_ignores_is_ignored_at_the_edge_too(
@@ -216,7 +217,7 @@ def test_a_condition_that_the_gateway_ignores_is_ignored_at_the_edge_too(
 ) -> None:
     target = "/v1/leaderboards/downloads/top?limit=2"
     for port in (world.gateway.port, world.ports[edge], world.ports[edge]):
-        reply = get(port, target, {name: value})
+        reply = get(port, target, {name: value.replace("now", formatdate(usegmt=True))})
         assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
         assert reply.headers["access-control-allow-origin"] == "*"
 

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -347,13 +348,13 @@ def test_an_error_of_varnish_has_the_client_s_id_if_the_gateway_would_take_it(fr
     [
         ("If-Match", '"other"'),
         ("If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"),
-        ("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"),
+        ("If-Modified-Since", "now"),
     ],
 )
 def test_conditions_that_the_gateway_ignores_are_ignored(front: Front, name: str, value: str) -> None:
-    target = top("unconditional")
+    target = top(f"un-{name}")
     for _ in range(2):
-        reply = get(front.port, target, {name: value})
+        reply = get(front.port, target, {name: value.replace("now", formatdate(usegmt=True))})
         assert (reply.status, len(reply.body) > 0) == (200, True)
 
 
