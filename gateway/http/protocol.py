@@ -13,6 +13,7 @@ away for a moment: closing with unread bytes makes the kernel send a reset, whic
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,12 @@ READER_TIMEOUT_S = 60.0
 
 LINGER_S = 1.0
 
+HOST = re.compile(
+    rb"(?:\[(?:[0-9A-Fa-f:.]+|[Vv][0-9A-Fa-f]+\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\]"
+    rb"|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?[ \t]*"
+)
+"""What a Host field may hold, nothing included (RFC 9110 §7.2, RFC 3986 §3.2.2). The parser leaves spaces behind it."""
+
 Refuse = Callable[[GatewayError, Peer], Answer]
 
 
@@ -53,6 +60,7 @@ class _Trailers(list[tuple[bytes, bytes]]):
 
 
 _TRAILERS = _Trailers()
+_VERSIONS = frozenset({"1.1", "1.0"})
 _MALFORMED = InvalidParameter("The request is not well-formed HTTP/1.1.")
 
 
@@ -76,6 +84,8 @@ class GatewayProtocol(HttpToolsProtocol):
     """The request that is being answered; others may be lined up behind it."""
     _dated: list[tuple[bytes, bytes]] | None = None
     _date = b""
+    _host = b""
+    """The last Host found to be one: a connection's requests nearly always say the same."""
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
@@ -116,6 +126,19 @@ class GatewayProtocol(HttpToolsProtocol):
         else:
             if self._head_open or self._in_body:
                 self._count(0 if self._began else len(data))
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer what was asked by a client that has no more to ask, and end; end at once if nothing was.
+
+        A client that is gone looks the same until something is sent to it.
+        """
+        self._stop_waiting()
+        self._wait_for_reader()
+        last = self.cycle
+        if last is None or last.response_complete:
+            return False
+        last.keep_alive = False
+        return True
 
     def _count(self, arrived_bytes: int) -> None:
         self._part_bytes += arrived_bytes
@@ -227,10 +250,19 @@ class GatewayProtocol(HttpToolsProtocol):
     def _check_fields(self) -> None:
         if len(self.headers) > HEADERS_LIMIT:
             raise self._refused(InvalidParameter(f"A request has at most {HEADERS_LIMIT} header fields."))
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS:  # the parser lets 0.9 and 2.0 pass
+            raise self._refused(InvalidParameter("Only HTTP/1.1 and HTTP/1.0 are understood here."))
         hosts = [value for name, value in self.headers if name == b"host"]
-        if len(hosts) != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+        if len(hosts) != 1:
+            if not hosts and version == "1.0":
+                return
             # RFC 9112 §3.2. A proxy that goes by another of the two would hold the answer for the wrong site.
             raise self._refused(InvalidParameter("A request has exactly one Host field."))
+        if hosts[0] != self._host:
+            if HOST.fullmatch(hosts[0]) is None:
+                raise self._refused(InvalidParameter("The Host field is not a host with or without a port."))
+            self._host = hosts[0]
 
     def _origin_form(self, url: bytes) -> bytes:
         """Return the target without scheme and host (RFC 9112 §3.2.2), and ``/*`` for ``OPTIONS *`` (§3.2.4)."""

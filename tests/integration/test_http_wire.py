@@ -9,10 +9,13 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+import uvloop
 
 from gateway import errors
 from gateway.clock import SystemClock
@@ -75,6 +78,10 @@ class Client:
         body = b"" if bodyless else await self.reader.readexactly(int(headers["content-length"]))
         return Answer(status, headers, body, raw)
 
+    def reset(self) -> None:
+        """Break the connection off: a close alone looks like a client that has no more to ask."""
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
     async def ended(self) -> bytes:
         """Read until the server closes; nothing more may come."""
         return await asyncio.wait_for(self.reader.read(), 5)
@@ -106,8 +113,9 @@ class Wire:
             return await client.answer()
 
 
-@pytest.fixture
-async def wire() -> AsyncIterator[Wire]:
+@contextlib.asynccontextmanager
+async def serving_site() -> AsyncIterator[Wire]:
+    """Serve a site, and stop in the end."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", 0))
@@ -116,6 +124,12 @@ async def wire() -> AsyncIterator[Wire]:
         await serving.start([listener])
         yield Wire(site, serving, listener.getsockname()[1])
         await serving.finish(1.0)
+
+
+@pytest.fixture
+async def wire() -> AsyncIterator[Wire]:
+    async with serving_site() as served:
+        yield served
 
 
 def get(target: str, *headers: str, method: str = "GET") -> bytes:
@@ -232,6 +246,17 @@ async def test_a_target_that_dribbles_in_is_refused_where_it_gets_too_long(wire:
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "invalid_parameter"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "invalid_parameter"),
         (b"GET / HTTP/9.9\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/2.0\r\nHost: a\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/0.9\r\nHost: a\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/1.1\r\nHost: a b/\\@\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/1.1\r\nHost: a:b\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/1.1\r\nHost: ::1\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/1.1\r\nHost: user@a\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/1.1\r\nHost: http://a/\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/1.1\r\nHost: a, b\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/1.1\r\nHost: a%2\r\n\r\n", 400, "invalid_parameter"),
+        (b"GET /livez HTTP/1.0\r\nHost: \xc3\xa9\r\n\r\n", 400, "invalid_parameter"),
         (b"GET /livez HTTP/1.1\r\n\r\n", 400, "invalid_parameter"),
         (b"GET /livez HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n", 400, "invalid_parameter"),
         (b"GET /livez HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400, "invalid_parameter"),
@@ -438,6 +463,142 @@ async def test_a_slow_answer_is_not_cut_by_the_time_for_heads(wire: Wire, monkey
         assert (await client.answer()).status == 200
 
 
+async def test_every_host_that_is_one_is_taken_and_one_after_a_good_one_is_looked_at_too(wire: Wire) -> None:
+    hosts = [
+        "a",
+        "",
+        "a.example:8080",
+        "a:",
+        "[::1]:80",
+        "[v1.x:y]",
+        "my_host",
+        "xn--9ca.example",
+        "a%20b",
+        "127.0.0.1",
+        "a \t",
+    ]
+    async with wire.client() as client:
+        for host in (host for host in hosts for _ in range(2)):
+            await client.send(f"GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert (await client.answer()).status == 200
+        await client.send(b"GET /livez HTTP/1.1\r\nHost: a/b\r\n\r\n")
+        assert (await client.answer()).code == "invalid_parameter"
+        assert await client.ended() == b""
+
+
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def on(new_loop: NewLoop, scenario: Callable[[Wire], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario on a served site, in a loop of this kind."""
+
+    async def run() -> None:
+        async with serving_site() as wire:
+            await scenario(wire)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
+
+
+async def gone(wire: Wire) -> None:
+    """Wait until no connection is open."""
+    async with asyncio.timeout(5):
+        while wire.serving.connections:
+            await asyncio.sleep(0.01)
+
+
+@LOOPS
+@pytest.mark.parametrize(
+    "target",
+    [TOP, f"{BOARD}/members/ann", f"{BOARD}/members/ann/neighbors", f"{BOARD}/ranks?from=101&to=200", "/livez"],
+)
+def test_a_client_that_has_no_more_to_ask_gets_its_answer_and_the_end(new_loop: NewLoop, target: str) -> None:
+    async def scenario(wire: Wire) -> None:
+        read = wire.site.reads.read
+
+        async def slowly(query: Query) -> Reply:
+            await asyncio.sleep(0.05)
+            return await read(query)
+
+        wire.site.reads.read = slowly  # type: ignore[method-assign]
+        for _ in range(2):
+            async with wire.client() as client:
+                await client.send(get(target))
+                client.writer.write_eof()
+                assert (await client.answer()).status == 200
+                assert await client.ended() == b""
+                await gone(wire)
+
+    on(new_loop, scenario)
+
+
+@LOOPS
+def test_a_client_that_has_no_more_to_ask_gets_all_that_is_lined_up(new_loop: NewLoop) -> None:
+    async def scenario(wire: Wire) -> None:
+        for last, status in ((get("/livez"), 200), (b"GET /\xff" + END, 400), (b"GET /livez HTTP/1.1\r\nHo", None)):
+            gate = Gate(wire.site)
+            async with wire.client() as client:
+                await client.send(get(f"{BOARD}/members/ann") + get("/livez") + last)
+                client.writer.write_eof()
+                await gate.arrived.acquire()
+                await asyncio.sleep(0.02)
+                gate.opened.set()
+                found = [await client.answer() for _ in range(2 if status is None else 3)]
+                assert [each.status for each in found] == [200, 200, status][: len(found)]
+                assert await client.ended() == b""
+                await gone(wire)
+
+    on(new_loop, scenario)
+
+
+@LOOPS
+@pytest.mark.parametrize("asked", [b"", b"GET /livez HTTP/1.1\r\nHost:", get("/livez")])
+def test_a_connection_on_which_nothing_is_asked_ends_with_what_the_client_sends(
+    new_loop: NewLoop, asked: bytes
+) -> None:
+    async def scenario(wire: Wire) -> None:
+        async with wire.client() as client:
+            await client.send(asked)
+            if asked.endswith(b"\r\n\r\n"):
+                assert (await client.answer()).status == 200
+            client.writer.write_eof()
+            assert await client.ended() == b""
+            await gone(wire)
+
+    on(new_loop, scenario)
+
+
+@LOOPS
+@pytest.mark.parametrize("count", [1, 60])
+def test_a_client_that_has_no_more_to_ask_and_does_not_read_is_cut(
+    impatient: None, new_loop: NewLoop, count: int
+) -> None:
+    async def scenario(wire: Wire) -> None:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", wire.port))
+            client.sendall(get("/openapi.json") * count)
+            client.shutdown(socket.SHUT_WR)
+            await gone(wire)
+
+    on(new_loop, scenario)
+
+
+async def test_clients_that_close_while_they_wait_leave_no_trace(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    """What they did looks like a client that only has no more to ask, until the answer is sent."""
+    gate = Gate(wire.site)
+    for number in range(20):
+        async with wire.client() as client:
+            await client.send(get(f"{TOP}?x={number}" if number % 2 else f"{BOARD}/members/m{number}"))
+            await gate.arrived.acquire()
+    assert wire.serving.connections == 20
+    gate.opened.set()
+    await gone(wire)
+    assert (await wire.ask(get(TOP))).status == 200
+    assert caplog.records == []
+
+
 async def test_d9_clients_that_hang_up_are_counted_and_leave_no_trace(
     wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -446,8 +607,8 @@ async def test_d9_clients_that_hang_up_are_counted_and_leave_no_trace(
         async with wire.client() as client:
             await client.send(get(f"{TOP}?x={number}" if number % 2 else f"{BOARD}/members/m{number}"))
             await gate.arrived.acquire()
-    while wire.serving.connections:
-        await asyncio.sleep(0.01)
+            client.reset()
+    await gone(wire)
     gate.opened.set()
     assert (await wire.ask(get(TOP))).status == 200
     assert wire.site.count("gateway_responses_total", "top", "client_closed") == 25
