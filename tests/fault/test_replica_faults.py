@@ -425,13 +425,13 @@ async def test_a_frozen_redis_costs_a_read_its_budget_at_most_and_later_ones_not
     async with reading(server.port) as reads:
         server.freeze()
         began = time.monotonic()
-        with pytest.raises((OriginTimeout, OriginUnavailable)):
+        with pytest.raises(OriginUnavailable):  # one attempt, and nobody else to ask: there was budget left
             await reads.origin.member(target(), b"m001")
         assert time.monotonic() - began < 0.5
         await until(lambda: reads.states()[0] != "up")
         began = time.monotonic()
         for _ in range(20):
-            with pytest.raises((OriginTimeout, OriginUnavailable)):
+            with pytest.raises(OriginUnavailable):
                 await reads.origin.member(target(), b"m001")
         assert time.monotonic() - began < 0.5, "nobody waits for what is known to hang"
         server.thaw()
