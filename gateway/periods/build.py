@@ -17,7 +17,7 @@ from gateway.periods.dated import DatedCalendar
 from gateway.periods.grids import WEEKDAYS, Days, Grid, Months, Weeks
 from gateway.periods.keyform import Form, compile_form
 from gateway.periods.localtime import first_instant, zone_named
-from gateway.periods.seasons import LABEL_LIMIT, SeasonCalendar, well_formed
+from gateway.periods.seasons import LABEL_LIMIT, RESERVED, SeasonCalendar, well_formed
 
 _CHECKED_YEARS = (2020, 2050)
 """Over 28 years and more every pairing of weekday, date and leap year occurs, ISO week 53 included."""
@@ -131,8 +131,14 @@ def _seasons(seasons: Sequence[Season], zone: tzinfo, starts_at: time, form: For
     spans: list[tuple[float, float, int, Season, date]] = []
     labels: set[str] = set()
     for index, season in enumerate(seasons):
+        if season.label in RESERVED:
+            message = f"{season.label!r} is reserved: ?period={season.label} asks for whichever season that is now"
+            raise CalendarError(f"seasons[{index}].label", message)
         if not well_formed(season.label):
-            message = f"{season.label!r} is not 1 to {LABEL_LIMIT} printable characters without braces"
+            message = (
+                f"{season.label!r} is not 1 to {LABEL_LIMIT} printable characters "
+                "without braces, < and >, and without a space at either end"
+            )
             raise CalendarError(f"seasons[{index}].label", message)
         if season.label in labels:
             raise CalendarError(f"seasons[{index}].label", f"there are two seasons {season.label!r}")

@@ -13,6 +13,8 @@ from gateway.errors import InvalidPeriod, PeriodNotFound
 from gateway.periods.calendar import Period, PeriodKind
 
 LABEL_LIMIT = 64
+RESERVED = ("current", "previous")
+"""What clients ask for in place of a label."""
 
 
 class SeasonCalendar:
@@ -60,7 +62,7 @@ def well_formed(label: str) -> bool:
     return (
         0 < len(label) <= LABEL_LIMIT
         and label == label.strip()
-        and label not in ("current", "previous")
+        and label not in RESERVED
         and label.isprintable()
         and not set(label) & {"{", "}", "<", ">"}
     )
