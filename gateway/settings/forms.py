@@ -15,6 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
+from gateway.settings import hosts, stores
+from gateway.settings.reading import content
+
 
 @dataclass(frozen=True)
 class Form:
@@ -35,11 +38,17 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
-_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>[0-9]{1,5})")
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:/?#@\[\]\s]+)):(?P<port>[0-9]{1,5})")
+
+MOST_IN_A_SECRET = 65_536
 
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 """Controls, and the halves of characters that a variable's bytes come to when they are not UTF-8."""
 _NOT_IN_URLS = re.compile(f"{_CONTROL.pattern}|\\s")
+
+
+class BadHost(ValueError):
+    """The host of an address is none that could be reached."""
 
 
 def address(text: str) -> Address:
@@ -47,12 +56,15 @@ def address(text: str) -> Address:
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"]) > 65_535:
         raise ValueError(text)
+    sound = hosts.is_host(match["host"]) if match["six"] is None else hosts.is_ipv6(match["six"])
+    if not sound:
+        raise BadHost(text)
     return Address(match["six"] or match["host"], int(match["port"]))
 
 
 def secret_in(path: Path) -> SecretStr:
     """Read a file that holds nothing but a secret; one line end after it is dropped. Raises OSError, ValueError."""
-    text = path.read_bytes().decode()
+    text = content(path, most=MOST_IN_A_SECRET).decode()
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
         raise ValueError("the file is empty")
@@ -63,22 +75,34 @@ def _wrong(form: Form) -> PydanticCustomError:
     return PydanticCustomError("form", "{text}", {"text": f"must be {form.text}"})
 
 
-def _check_address(text: str) -> str:
+def _wrong_host(form: Form) -> PydanticCustomError:
+    return _wrong(Form(f"{form.text}; the host is {hosts.RULE}"))
+
+
+def _parsed(text: str, form: Form) -> Address:
     try:
-        parsed = address(text)
+        return address(text)
+    except BadHost:
+        raise _wrong_host(form) from None
     except ValueError:
-        raise _wrong(ADDRESS) from None
-    if parsed.port == 0:
+        raise _wrong(form) from None
+
+
+def _check_address(text: str) -> str:
+    if _parsed(text, ADDRESS).port == 0:
         raise _wrong(ADDRESS)
     return text
 
 
 def _check_admin(text: str) -> str:
     if text != "none":
-        try:
-            address(text)
-        except ValueError:
-            raise _wrong(ADMIN) from None
+        _parsed(text, ADMIN)
+    return text
+
+
+def _check_host(text: str) -> str:
+    if not hosts.is_host(text):
+        raise ValueError("no host")  # not the text: pydantic could not write the half of a character
     return text
 
 
@@ -107,26 +131,31 @@ def _check_redis_url(text: str, *, form: Form, credentials: bool) -> str:
         raise PydanticCustomError(
             "form", "must not hold a user or password: give redis.username and redis.password_file instead"
         )
+    if not hosts.is_host(url.hostname):
+        raise _wrong_host(form)
     return text
 
 
 def _check_store(text: str) -> str:
-    url = urlsplit(text)
-    fine = {
-        "file": not url.netloc and url.path.startswith("/") and len(url.path) > 1,
-        "postgresql": bool(url.hostname or url.path.strip("/")),
-        "s3": bool(url.hostname),
-    }
-    if text != "none" and not (_CONTROL.search(text) is None and fine.get(url.scheme, False)):
-        raise _wrong(STORE)
+    fault = stores.fault_of(text)
+    if fault is not None:
+        raise PydanticCustomError("form", "{text}", {"text": fault})
     return text
 
 
+def _check_path(path: Path) -> Path:
+    _check_text(str(path))
+    return path
+
+
 def _check_http_url(text: str) -> str:
-    url = urlsplit(text)
-    sound = _NOT_IN_URLS.search(text) is None
-    if not sound or url.scheme not in ("http", "https") or not url.hostname or not _port_of(url):
+    if _NOT_IN_URLS.search(text) is not None:
         raise _wrong(HTTP_URL)
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname or not _port_of(url):
+        raise _wrong(HTTP_URL)
+    if not hosts.is_host(url.hostname):
+        raise _wrong_host(HTTP_URL)
     return text
 
 
@@ -134,7 +163,7 @@ ADDRESS = Form('text such as "127.0.0.1:26379" or "[::1]:26379"')
 ADMIN = Form('text such as "127.0.0.1:9464", or "none" for no admin listener')
 NODE_URL = Form('text such as "redis://127.0.0.1:6379/0" (rediss:// for TLS)', secret=True)
 TIER_URL = Form('text such as "redis://user:password@127.0.0.1:6379/0" (rediss:// for TLS)', secret=True)
-STORE = Form('"none", "file:///a/folder", "postgresql://host/database" or "s3://bucket/prefix"', secret=True)
+STORE = Form(stores.FORM, secret=True)
 HTTP_URL = Form('text such as "http://127.0.0.1:6081"', secret=True)
 
 AddressText = Annotated[str, AfterValidator(_check_address), ADDRESS]
@@ -146,7 +175,8 @@ TierUrl = Annotated[str, AfterValidator(lambda text: _check_redis_url(text, form
 StoreUrl = Annotated[str, AfterValidator(_check_store), STORE]
 HttpUrl = Annotated[str, AfterValidator(_check_http_url), HTTP_URL]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_check_text), Form("text that is not empty")]
-FilePath = Annotated[Path, Field(strict=False), Form("the path of a file")]
+HostText = Annotated[str, AfterValidator(_check_host), Form(hosts.RULE)]
+FilePath = Annotated[Path, Field(strict=False), AfterValidator(_check_path), Form("the path of a file")]
 Flag = Annotated[bool, Form("true or false")]
 
 DAY_S = 86_400

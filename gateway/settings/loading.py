@@ -30,8 +30,11 @@ from gateway.settings.sections import (
     ServerSettings,
     SharedTierSettings,
 )
+from gateway.settings.showing import plain
 from gateway.settings.source import BOARDS, Source
 from gateway.settings.spelling import meant, suggestion
+
+_MOST_OF_A_PATH = 200
 
 SECTIONS: Mapping[str, type[Section]] = {
     "server": ServerSettings,
@@ -87,7 +90,7 @@ def load(path: Path | str, environ: Mapping[str, str], *, examine: Examine | Non
         better = {problem.path for problem in found}
         problems = [problem for problem in problems if problem.path not in better] + found
     if problems:
-        raise SettingsError([_with_origin(problem, source) for problem in problems])
+        raise SettingsError([_for_a_terminal(problem, source) for problem in problems])
     return Settings(leaderboards=tuple(leaderboards), warnings=_warnings(source), **sections)
 
 
@@ -141,15 +144,17 @@ def _last_known(last_known: LastKnownSettings) -> Iterator[Problem]:
         yield Problem("last_known.keep_s", f"must be at least interval_s ({last_known.interval_s:g})")
 
 
-def _with_origin(problem: Problem, source: Source) -> Problem:
-    """Name the variable that set a value, since the file does not show it."""
+def _for_a_terminal(problem: Problem, source: Source) -> Problem:
+    """Name the variable that set a value, since the file does not show it; escape what a terminal would obey."""
+    message = plain(problem.message)
     for path, variable in source.origins.items():
         if problem.path == path or problem.path.startswith((f"{path}[", f"{path}.")):
-            return Problem(problem.path, f"{problem.message} (from {variable})")
-    return problem
+            message += f" (from {plain(variable, _MOST_OF_A_PATH)})"
+            break
+    return Problem(plain(problem.path, _MOST_OF_A_PATH), message)
 
 
 def _warnings(source: Source) -> tuple[str, ...]:
     if not source.ignored:
         return ()
-    return (f"these variables name no section and key and are ignored: {', '.join(source.ignored)}",)
+    return (f"these variables name no section and key and are ignored: {plain(', '.join(source.ignored))}",)

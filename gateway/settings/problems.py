@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from gateway.errors import Problem
 from gateway.settings.forms import Form
 from gateway.settings.partial import Section, partial, section_in
+from gateway.settings.showing import shown
 from gateway.settings.spelling import suggestion
 
 Model = TypeVar("Model", bound=Section)
@@ -97,8 +98,8 @@ def _problem(model: type[Section], record: Mapping[str, Any], path: str) -> Prob
         form = Form("text, a regular expression")
     elif isinstance(location[-1], int):
         form = Form(form.text.removeprefix("a list; each item "), form.secret)
-    shown = "" if form.secret else f", not {_shown(record['input'])}"
-    return Problem(where, f"must be {form.text}{shown}")
+    written = "" if form.secret else f", not {shown(record['input'])}"
+    return Problem(where, f"must be {form.text}{written}")
 
 
 def _without_union_members(location: Location) -> Iterator[str | int]:
@@ -106,14 +107,6 @@ def _without_union_members(location: Location) -> Iterator[str | int]:
     for index, part in enumerate(location):
         if index == 0 or part not in ("date", "datetime", "str"):
             yield part
-
-
-def _shown(value: object) -> str:
-    text = f'"{value}"' if isinstance(value, str) else repr(value)
-    if isinstance(value, bool):
-        text = text.lower()
-    text = text.encode("unicode_escape").decode() if not text.isprintable() else text
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _field_at(model: type[Section], location: Location) -> tuple[type[Section], FieldInfo | None]:

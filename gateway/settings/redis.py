@@ -6,6 +6,7 @@ Must not know: how a connection is made, or a node chosen.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -132,6 +133,7 @@ def contradictions(redis: RedisSettings) -> Iterator[Problem]:
         _databases(redis),
         _schemes(redis),
         _authorities(redis),
+        _encryption(redis),
         _budget(redis),
     )
 
@@ -198,9 +200,31 @@ def _schemes(redis: RedisSettings) -> Iterator[Problem]:
 
 
 def _authorities(redis: RedisSettings) -> Iterator[Problem]:
-    if redis.tls_ca_file is None:
-        return
-    if not redis.tls_ca_file.is_file():
-        yield Problem("redis.tls_ca_file", f"cannot read {redis.tls_ca_file}: there is no such file")
-    if not redis.encrypted:
+    if redis.tls_ca_file is not None:
+        fault = _fault_of_certificates(redis.tls_ca_file)
+        if fault is not None:
+            yield Problem("redis.tls_ca_file", fault)
+
+
+def _fault_of_certificates(path: Path) -> str | None:
+    import ssl  # most gateways talk to Redis in the clear, and the parent of their workers stays small
+
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return f"must name a file of certificates; {path} is {'a folder' if path.is_dir() else 'a pipe or device'}"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError as error:
+        if error.reason != "NO_CERTIFICATE_OR_CRL_FOUND":
+            return f"must name a file of certificates in PEM form; what {path} holds is damaged ({error.reason})"
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror}"
+    else:
+        if context.cert_store_stats()["x509"]:
+            return None
+    return f"must name a file of certificates in PEM form; {path} holds none"
+
+
+def _encryption(redis: RedisSettings) -> Iterator[Problem]:
+    if redis.tls_ca_file is not None and not redis.encrypted:
         yield Problem("redis.tls_ca_file", "needs tls = true: without it nothing is encrypted")

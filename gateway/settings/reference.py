@@ -19,6 +19,7 @@ from gateway.settings.loading import SECTIONS
 from gateway.settings.partial import Section
 from gateway.settings.problems import form_of
 from gateway.settings.sections import PurgeTarget
+from gateway.settings.showing import toml
 
 _INTRODUCTION = """\
 # Configuration
@@ -37,6 +38,7 @@ same list as a file to start from. This page is made from the code by
   `GATEWAY_`, which orchestrators inject, are ignored with one warning.
 - **Secrets** are read from files that hold nothing else, once, at start: restart the gateway after changing such a
   file. They appear in no log, error or metric.
+- The file is UTF-8 text of at most 1 MiB; a pipe does as well, as in `--config <(decrypt gateway.toml)`.
 - Paths are relative to the folder in which the gateway is started.
 - Nothing is read again while the gateway runs (SIGHUP is ignored): restart it to change a setting.
 """
@@ -73,15 +75,6 @@ def _default(field: FieldInfo) -> str:
     if value is None:
         return "–"
     return f"`{toml(value)}`"
-
-
-def toml(value: object) -> str:
-    """Write a default as TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f'"{value}"'
-    return "[]" if value == () else repr(value)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from gateway.settings.forms import (
     FilePath,
     Flag,
     Form,
+    HostText,
     HttpUrl,
     IntervalS,
     LifeMs,
@@ -41,7 +42,7 @@ Dialect = Literal["nginx", "varnish", "fastly", "cloudflare"]
 class ServerSettings(Section):
     """Where the gateway listens, in how many processes, and how it stops."""
 
-    host: Text = Field(
+    host: HostText = Field(
         default="127.0.0.1", description="The address of the public port; the container image sets 0.0.0.0."
     )
     port: Port = Field(default=8080, description="The public port.")

@@ -7,6 +7,7 @@ Must not know: what any value means; only whether a key takes text, so that it i
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,11 +15,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gateway.errors import Problem
+from gateway.settings.reading import content
 
 Table: TypeAlias = dict[str, object]
 
 PREFIX = "GATEWAY_"
 BOARDS = "leaderboards"
+
+MOST_IN_A_FILE = 1_048_576
+"""Bytes: room for thousands of boards. A device without an end is no file of settings."""
+_DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}""")
+"""Keys of keys of keys: what tomllib makes of them grows with the square of their number."""
 
 
 @dataclass
@@ -39,7 +46,7 @@ def read(path: Path, environ: Mapping[str, str], sections: Mapping[str, Iterable
     """Read the file and lay the environment over it. ``sections``: section → its keys that take text."""
     source = Source({})
     try:
-        source.tables = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        source.tables = _tables(content(path, most=MOST_IN_A_FILE).decode("utf-8-sig"))
     except OSError as error:
         source.problems.append(Problem(str(path), f"cannot read the file: {error.strerror}"))
     except UnicodeDecodeError as error:
@@ -48,6 +55,8 @@ def read(path: Path, environ: Mapping[str, str], sections: Mapping[str, Iterable
         source.problems.append(Problem(str(path), f"is not TOML: {error}"))
     except RecursionError:
         source.problems.append(Problem(str(path), "is nested too deeply"))
+    except ValueError:  # Python's limit on digits
+        source.problems.append(Problem(str(path), "holds a number of thousands of digits"))
     if source.problems:
         source.lost = {*sections, BOARDS}
     texts = {section: frozenset(keys) for section, keys in sections.items()}
@@ -84,8 +93,22 @@ def _boards(source: Source, name: str, text: str) -> None:
     try:
         source.tables[BOARDS] = json.loads(text)
     except (ValueError, RecursionError) as error:
-        source.problems.append(Problem(BOARDS, f"must be a JSON list of tables: {error}"))
+        source.problems.append(Problem(BOARDS, f"must be a JSON list of tables: {_reason(error)}"))
         source.lost.add(BOARDS)
+
+
+def _tables(text: str) -> Table:
+    if _DEEP.search(text) is not None:
+        raise RecursionError
+    return tomllib.loads(text)
+
+
+def _reason(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return str(error)
+    return (
+        "it is nested too deeply" if isinstance(error, RecursionError) else "it holds a number of thousands of digits"
+    )
 
 
 def _value(text: str) -> object:

@@ -19,7 +19,8 @@ from gateway.settings import (
     load,
 )
 from gateway.settings.partial import Section
-from gateway.settings.reference import markdown, toml
+from gateway.settings.reference import markdown
+from gateway.settings.showing import toml
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "gateway.example.toml"
