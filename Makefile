@@ -59,10 +59,11 @@ soak: $(VENV)/.dev system
 	$(BIN)/python -m loadtests.soak --minutes $(MINUTES)
 	$(MAKE) --no-print-directory soak-tests
 
-## make soak-tests   those alone: outages of a minute, a minute of probing through each edge
+## make soak-tests   those alone: outages of a minute, a minute of probing through each edge, 20 s without any node
 soak-tests: $(VENV)/.dev system
 	OUTAGE_SECONDS=60 PROBE_SECONDS=60 $(BIN)/pytest -q --timeout 300 -k "outage or bound" \
 	  tests/fault/test_outage.py tests/integration/test_nginx_varnish_gateway.py
+	OUTAGE_SECONDS=20 $(BIN)/pytest -q --timeout 300 tests/fault/test_everything_away.py
 
 ## make lock    pin what pyproject.toml asks for, newest versions; then run the tests (make test lowest)
 lock: $(VENV)/.dev
