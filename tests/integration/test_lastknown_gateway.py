@@ -75,8 +75,14 @@ def test_a_restart_during_an_outage_serves_the_same_boards_marked_stale(redis: R
         for process in [psutil.Process(gateway.pid), *psutil.Process(gateway.pid).children(recursive=True)]:
             os.kill(process.pid, SIGKILL)
         gateway.kill()
+        eventually(lambda: not accepts(gateway.port), what="the workers are gone as well")
 
-        gateway.start()  # waits for /readyz
+        gateway.wait_for = None
+        gateway.start()
+        eventually(lambda: accepts(gateway.port))  # the parent listens, and the workers are still on their way
+        for path in (RACE, "/v1/leaderboards/race/members/cyd") * 2:
+            stale_answer(gateway, path)
+        gateway.wait_ready()
         ready = gateway.json("/readyz")
         assert ready["status"] in ("ready", "degraded")
         assert ready["redis"] == "down"
