@@ -365,7 +365,7 @@ async def test_a_folder_that_hangs_keeps_a_bounded_number_of_threads(
 ) -> None:
     back = threading.Event()
     monkeypatch.setattr("gateway.lastknown.objects.folder", lambda path, _: back.wait(30) and LocalStore(path))
-    store = opened(f"file://{tmp_path}", timeout_s=0.01)
+    store = opened(f"file://{tmp_path}", timeout_s=0.5)
     before = threading.active_count()
     errors = await asyncio.gather(*(store.get(RACE) for _ in range(200)), return_exceptions=True)
     assert all(isinstance(error, StoreError) for error in errors)
