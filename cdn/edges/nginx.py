@@ -7,7 +7,7 @@ Must not know: files, commands, running nginx.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import ceil
 from typing import NamedTuple
 
