@@ -155,9 +155,8 @@ class ReadPath:
             age_s = None
         flying = self.flights.get(key) is not None
         state = loading(flying=flying, failures=slot.failures, held=now < slot.held_until)
-        return decide(
-            life_of(board, short_lived=snapshot is not None and snapshot.short_lived).age(age_s), state, flying=flying
-        )
+        life = life_of(board, short_lived=snapshot is not None and snapshot.short_lived)
+        return decide(life.age(age_s), state, flying=flying)
 
     def _fly(self, target: Target, key: SnapshotKey) -> tuple[Flight[Snapshot], bool]:
         return self.flights.join(key, lambda: self._load(target, key))
@@ -167,7 +166,9 @@ class ReadPath:
         if flight.waiters >= self._limits.max_waiters:
             return self._stale(query, slot, Overloaded(), self._clock.monotonic())
         try:
-            snapshot = await self._landed(flight, may_be_stale=slot.snapshot is not None)
+            known = slot.snapshot
+            may_be_stale = known is not None and self._clock.monotonic() - known.began <= self._limits.keep_s
+            snapshot = await self._landed(flight, may_be_stale=may_be_stale)
         except Exception as error:  # noqa: BLE001 - every failed load ends in the last known snapshot or in an error
             return self._stale(query, self.store.get(query.snapshot_key) or slot, error, self._clock.monotonic())
         slot = self.store.get(query.snapshot_key) or Slot(snapshot)

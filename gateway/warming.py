@@ -56,26 +56,28 @@ class Warming:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def round(self, targets: Iterable[Target]) -> int:
-        """Try every one of these boards once; return how many were answered."""
+    async def round(self, targets: Iterable[Target]) -> None:
+        """Try every one of these boards once."""
         waiting = iter(list(targets))
-        return sum(await asyncio.gather(*(self._warm(waiting) for _ in range(AT_ONCE))))
+        await asyncio.gather(*(self._warm(waiting) for _ in range(AT_ONCE)))
 
-    async def _warm(self, waiting: Iterator[Target]) -> int:
-        answered = 0
+    async def _warm(self, waiting: Iterator[Target]) -> None:
         for target in waiting:
-            answered += await self._readpath.warm(target)
-        return answered
+            await self._readpath.warm(target)
+
+    def _unanswered(self) -> list[Target]:
+        return [target for target in self._targets() if not self._readpath.is_answered(target)]
 
     async def _run(self) -> None:
         pause_s = AGAIN_S
-        while rest := [target for target in self._targets() if not self._readpath.is_answered(target)]:
-            answered = await self.round(rest)
+        while rest := self._unanswered():
+            await self.round(rest)
+            if not (left := self._unanswered()):
+                break
             # Where others were answered, these few may never be: no reason to ask for them twice a second for ever.
-            given_up = not answered and len(rest) < len(list(self._targets()))
+            given_up = len(rest) <= len(left) < len(list(self._targets()))
             pause_s = min(2 * pause_s, GIVEN_UP_S) if given_up else AGAIN_S
-            if answered < len(rest):
-                await self._clock.sleep(pause_s)
+            await self._clock.sleep(pause_s)
         while self._boundary is not None:
             wall = self._clock.wall()
             await self._clock.sleep(min(self._boundary(wall) - wall, LOOK_S))

@@ -501,6 +501,18 @@ async def test_who_can_be_served_something_older_waits_no_longer_than_the_budget
     assert (await world.read()).outcome == "hit"
 
 
+async def test_who_can_only_be_served_what_is_too_old_waits_for_the_load() -> None:
+    world = World(request_budget_s=0.0, keep_s=30.0)
+    await world.read()
+    world.clock.advance(60)
+    gate = world.origin.hold()
+    caller = world.start()
+    await settle()
+    assert not caller.done()
+    gate.set()
+    assert (await caller).outcome == "miss"
+
+
 async def test_rows_without_their_profiles_say_so(world: World) -> None:
     query = Query("top", replace(TARGET, profiles_key=b"p"))
     world.origin.profiles_fail = True

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gateway.errors import OriginUnavailable
 from gateway.loader import OriginLoader
-from gateway.model import Board, Target, Window
+from gateway.model import TOP_LIMIT, Board, SnapshotKey, Target, Window
 from gateway.periods import Period
 from gateway.readpath import Limits, ReadPath
 from gateway.store import Store
@@ -122,3 +122,18 @@ async def test_a_board_that_cannot_be_read_blocks_nothing_and_is_asked_for_ever_
     await world.clock.elapse(11)
     assert world.readpath.readiness(boards, redis_up=True) == (True, True, 3, 0, 0)
     await warming.stop()
+
+
+async def test_a_board_that_is_still_the_restored_one_is_asked_for_at_a_pace() -> None:
+    """What a round brings is judged by what is known after it: nothing is asked for without a pause."""
+    world = World()
+    top = await world.readpath._loader.load(next(world.targets()), SnapshotKey("all", None, 1, TOP_LIMIT))
+    world.readpath.adopt(next(world.targets()), top, restored=True)
+    world.origin.fail()
+    world.warming.start()
+    await world.clock.elapse(5)
+    assert world.origin.calls["window"] <= 1 + 2 * 5 / AGAIN_S
+    world.origin.heal()
+    await world.clock.elapse(2)
+    assert world.readpath.readiness(world.targets(), redis_up=True) == (True, True, 2, 0, 0)
+    await world.warming.stop()
