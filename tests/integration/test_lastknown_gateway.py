@@ -82,7 +82,7 @@ def test_a_restart_during_an_outage_serves_the_same_boards_marked_stale(redis: R
         eventually(lambda: accepts(gateway.port))  # the parent listens, and the workers are still on their way
         for path in (RACE, "/v1/leaderboards/race/members/cyd") * 2:
             stale_answer(gateway, path)
-        gateway.wait_ready()
+        gateway.wait_all_ready(status="degraded")
         ready = gateway.json("/readyz")
         assert ready["status"] in ("ready", "degraded")
         assert ready["redis"] == "down"

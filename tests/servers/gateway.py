@@ -160,8 +160,11 @@ class Gateway(Process):
         """Wait until the gateway says that it is ready."""
         eventually(lambda: self.get("/readyz")[0] == 200, within_s=within_s, what="the gateway is ready")
 
-    def wait_all_ready(self, *, within_s: float = 30.0) -> None:
-        """Wait until every worker says that it is ready, each for itself: a request to the public port asks one."""
+    def wait_all_ready(self, *, status: str = "ready", within_s: float = 30.0) -> None:
+        """Wait until every worker says that it is ready, each for itself: a request to the public port asks one.
+
+        ``status``: what they say together; ``degraded`` while Redis is away.
+        """
         workers = self.settings["server"].get("workers", 1)
 
         def ready() -> bool:
@@ -171,7 +174,7 @@ class Gateway(Process):
             except urllib.error.HTTPError as error:
                 error.close()
                 return False
-            return bool(body["status"] == "ready" and body["workers"]["ready"] == workers)
+            return bool(body["status"] == status and body["workers"]["ready"] == workers)
 
         eventually(ready, within_s=within_s, what="every worker is ready")
 
