@@ -104,7 +104,7 @@ class UriTooLong(RequestError):
 
 
 class OriginError(GatewayError):
-    """Redis's fault: 5xx."""
+    """The data could not be read now: 5xx, unless something servable is known."""
 
     status = 503
     retry_after_s: int | None = 1
@@ -137,14 +137,12 @@ class WrongType(OriginError):
     retry_after_s = None
 
 
-class Overloaded(GatewayError):
+class Overloaded(OriginError):
     """A bounded queue is full: answered at once rather than late."""
 
-    status = 503
     code = "overloaded"
     title = "Overloaded"
     default_detail = "Too many reads are waiting; try again shortly."
-    retry_after_s: int | None = 1
 
 
 class Problem(NamedTuple):

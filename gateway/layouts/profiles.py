@@ -14,7 +14,7 @@ from typing import Any, Final
 from cachetools import TTLCache
 
 from gateway.clock import Clock
-from gateway.errors import OriginError, Overloaded, WrongType
+from gateway.errors import OriginError, WrongType
 from gateway.jsontext import PROFILE_LIMIT_BYTES
 from gateway.model import Entry
 from gateway.replicas.commands import Plain
@@ -63,7 +63,7 @@ class Profiles:
             values, _, _ = await self._reads.read(Plain(b"HMGET", key, members), lane="profiles", within_s=within_s)
         except WrongType:
             return [None] * len(members)
-        except (OriginError, Overloaded):
+        except OriginError:
             return None
         return [_small(value) for value in values]
 

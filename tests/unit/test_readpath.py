@@ -14,6 +14,7 @@ from gateway.encode import Rendering
 from gateway.errors import (
     GatewayError,
     MemberNotFound,
+    OriginError,
     OriginTimeout,
     OriginUnavailable,
     Overloaded,
@@ -599,11 +600,21 @@ async def test_in_an_outage_members_inside_the_last_known_top_are_answered(
         member("m3,m200", "members"),
     ],
 )
-async def test_in_an_outage_members_not_wholly_inside_it_are_the_origins_error(world: World, query: Query) -> None:
+@pytest.mark.parametrize("error", [OriginTimeout(), Overloaded()])
+async def test_in_an_outage_members_not_wholly_inside_it_are_the_origins_error(
+    world: World, query: Query, error: OriginError
+) -> None:
     await world.read()
-    world.origin.fail(OriginTimeout())
-    with pytest.raises(OriginTimeout):
+    world.origin.fail(error)
+    with pytest.raises(type(error)):
         await world.read(query)
+
+
+async def test_a_member_inside_the_last_known_top_is_answered_though_too_many_reads_are_waiting(world: World) -> None:
+    await world.read()
+    world.origin.fail(Overloaded())
+    reply = await world.read(member("m50"))
+    assert (body(reply)["rank"], reply.stale) == (51, True)
 
 
 @pytest.mark.parametrize("stored", [b"\xff", rb"\xff"])

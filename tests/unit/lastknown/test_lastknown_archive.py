@@ -14,7 +14,7 @@ from gateway.archive import Archive, ArchiveLimits, ArchiveLoader, name_of
 from gateway.boards import Boards
 from gateway.counters import Counters
 from gateway.encode import Snapshot
-from gateway.errors import OriginTimeout, OriginUnavailable, WrongType
+from gateway.errors import OriginError, OriginTimeout, OriginUnavailable, Overloaded, WrongType
 from gateway.lastknown.store import Kept, Name
 from gateway.loader import OriginLoader
 from gateway.model import Board, SnapshotKey, Target
@@ -329,15 +329,16 @@ async def test_a_running_or_not_yet_final_period_never_comes_from_the_archive(
     assert (await archived.top("day", "2026-03-19")).content.total == 250
 
 
+@pytest.mark.parametrize("error", [OriginTimeout(), Overloaded()])
 async def test_a_final_period_is_served_while_no_node_answers_and_nodes_are_asked_once_a_second(
-    clock: FakeClock, store: FakeStore, origin: FakeOrigin, archived: Instance
+    clock: FakeClock, store: FakeStore, origin: FakeOrigin, archived: Instance, error: OriginError
 ) -> None:
-    origin.fail(OriginTimeout())
+    origin.fail(error)
     for _ in range(20):
         assert (await archived.top("day", "2026-03-18")).content.total == 250
         clock.advance(0.1)
     assert 2 <= origin.calls["window"] - 8 <= 3
-    with pytest.raises(OriginTimeout):
+    with pytest.raises(type(error)):
         await archived.top("day", "2026-01-01")
 
 
