@@ -13,18 +13,18 @@ import gzip
 import json
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
-from json.encoder import encode_basestring
 from typing import Any, Literal, NamedTuple
 
 import brotli  # type: ignore[import-untyped]  # ships no stubs
 from cachetools import LRUCache
 
-from gateway.jsontext import json_string, number, number_text, profile_json, rfc3339, text_of
+from gateway.jsontext import json_string, number, profile_json, rfc3339
 from gateway.model import Entry, SnapshotKey, Standings, Target, Window
+from gateway.rows import row_list, row_texts
 
 Coding = Literal["identity", "gzip", "br"]
 
@@ -104,24 +104,6 @@ def rendering_of(body: bytes) -> Rendering:
     return Rendering(body, weak_etag(body))
 
 
-def _rows(target: Target, entries: Iterable[Entry]) -> list[str]:
-    """Return each row's JSON object as text: one encoding of the whole costs a third less than one of each part."""
-    if target.profiles_key is None:
-        return [
-            f'{{"rank":{rank},"member":{encode_basestring(text_of(member))},"score":{number_text(score)}}}'
-            for rank, member, score, _ in entries
-        ]
-    return [
-        f'{{"rank":{rank},"member":{encode_basestring(text_of(member))},"score":{number_text(score)},'
-        f'"profile":{profile_json(profile).decode()}}}'
-        for rank, member, score, profile in entries
-    ]
-
-
-def _row_list(target: Target, entries: Iterable[Entry]) -> bytes:
-    return ",".join(_rows(target, entries)).encode()
-
-
 def _opening(target: Target) -> bytes:
     return _opening_of(target.leaderboard, target.label, target.board.order)
 
@@ -158,7 +140,7 @@ class Content:
     @classmethod
     def of(cls, target: Target, first: int, window: Window) -> Content:
         """Encode what the origin said of places ``first`` and on."""
-        rows = [text.encode() for text in _rows(target, window.entries)]
+        rows = [text.encode() for text in row_texts(target, window.entries)]
         return cls(_opening(target), first, rows, window.total, window.stamp.as_of)
 
     def __len__(self) -> int:
@@ -329,7 +311,7 @@ def window_body(target: Target, window: Window, *, stale: bool) -> bytes:
         rfc3339(window.stamp.as_of),
         _json_bool(stale),
         window.total,
-        _row_list(target, window.entries),
+        row_list(target, window.entries),
     )
 
 
@@ -390,6 +372,6 @@ def members_body(target: Target, standings: Standings, *, stale: bool) -> bytes:
         rfc3339(standings.stamp.as_of),
         _json_bool(stale),
         standings.total,
-        _row_list(target, standings.entries),
+        row_list(target, standings.entries),
         b",".join(map(json_string, standings.missing)),
     )

@@ -6,7 +6,8 @@ Must not know: nodes, connections, retries, HTTP, freshness.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -17,6 +18,9 @@ from gateway.model import Entry, Stamp, Standings, Target, Ties, Window
 from gateway.replicas.allowance import Lane
 from gateway.replicas.commands import Command
 from gateway.replicas.reads import ReplicaReads
+
+_entry_of: Callable[[Iterable[Any]], Entry] = partial(tuple.__new__, Entry)
+"""``Entry._make`` without its length check, which is written in Python and called for every row."""
 
 
 class SortedSetOrigin:
@@ -107,7 +111,7 @@ def rows_of(rows: Sequence[bytes], place: int, index: int, ties: Ties) -> list[E
     if ties == "ordinal":
         members, scores = rows[::2], map(float, rows[1::2])
         ranks = range(place + 1, place + 1 + len(members))
-        return list(map(Entry._make, zip(ranks, members, scores, repeat(None), strict=False)))
+        return list(map(_entry_of, zip(ranks, members, scores, repeat(None))))
     entries: list[Entry] = []
     rank, before = index + 1, None
     for at, (member, text) in enumerate(zip(rows[::2], rows[1::2], strict=True), place + 1):

@@ -16,6 +16,7 @@ LEVELS = {
         "freshness",
         "store",
         "encode",
+        "rows",
         "jsontext",
         "coalesce",
         "boards",
