@@ -173,10 +173,9 @@ class Attempts:
         return node.connection().send_behind(before, progress.request.packed(), now, progress.deadline)
 
     def _stamp(self, chosen: Choice, began: float) -> Stamp:
-        wall, known_at = self._clock.wall(), chosen.node.health.known_at
-        if not chosen.stale or known_at is None:
-            return Stamp(began, wall, chosen.stale)
-        return Stamp(began, wall - max(0.0, self._monotonic() - known_at), stale=True)
+        known_at = chosen.node.health.known_at if chosen.stale else None
+        at = began if known_at is None else known_at
+        return Stamp(began, self._clock.wall() - max(0.0, self._monotonic() - at), chosen.stale)
 
     # Choosing
 

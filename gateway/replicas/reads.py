@@ -94,13 +94,15 @@ class ReplicaReads:
                 return await attempts.answer(request, shard, now, lane=lane)
             node = fit[0] if len(fit) == 1 else choice.better(fit, self._random)
             role: Role = "replica" if shard.expects_replicas else "primary"
+            # Before the reply: whenever this process comes to it, the data is no newer than that.
+            as_of = self._wall()
             try:
                 reply = await node.send(request.packed(), now, now + self._timeout_s)
             except AttemptError as failure:
                 tried = Choice(node, role, stale=False)
                 return await attempts.answer(request, shard, now, lane=lane, tried=tried, failed=failure)
             self._ok[role][0] += 1
-            return reply, Stamp(now, self._wall()), role == "primary"
+            return reply, Stamp(now, as_of), role == "primary"
         finally:
             allowance.outstanding -= 1
 
