@@ -124,13 +124,13 @@ class Gateway(Process):
         command = [sys.executable, "-m", "gateway", "serve", "--config", str(self.config)]
         self.spawn(command, cwd=ROOT, env=environment() | self.env)
         if self.wait_for is not None:
-            self.wait_until(lambda: self.get(self.wait_for or "/")[0] == 200, within_s=30)
+            self.wait_until(lambda: self.get(self.wait_for or "/")[0] == 200)
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, dict[str, str], bytes]:
         """GET one path: status, headers (lower-case names), body. Connection errors are ``OSError``."""
         request = urllib.request.Request(self.url + path, headers=dict(headers or {}))
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=30) as reply:
                 return reply.status, {key.lower(): value for key, value in reply.headers.items()}, reply.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -153,10 +153,10 @@ class Gateway(Process):
 
     def metrics(self) -> str:
         """Return all metrics as text, from the operators' address."""
-        with urllib.request.urlopen(f"{self.admin_url}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(f"{self.admin_url}/metrics", timeout=30) as reply:
             return str(reply.read().decode())
 
-    def wait_ready(self, *, within_s: float = 15.0) -> None:
+    def wait_ready(self, *, within_s: float = 30.0) -> None:
         """Wait until the gateway says that it is ready."""
         eventually(lambda: self.get("/readyz")[0] == 200, within_s=within_s, what="the gateway is ready")
 
@@ -169,7 +169,7 @@ class Gateway(Process):
 
         def ready() -> bool:
             try:
-                with urllib.request.urlopen(f"{self.admin_url}/readyz", timeout=10) as reply:
+                with urllib.request.urlopen(f"{self.admin_url}/readyz", timeout=30) as reply:
                     body = json.load(reply)
             except urllib.error.HTTPError as error:
                 error.close()
@@ -178,7 +178,7 @@ class Gateway(Process):
 
         eventually(ready, within_s=within_s, what="every worker is ready")
 
-    def stop(self, *, status: int | None = 0, within_s: float = 10.0) -> str:
+    def stop(self, *, status: int | None = 0, within_s: float = 30.0) -> str:
         """Send SIGTERM, check the exit status (unless None) and that no traceback was written; return stderr."""
         found = self.terminate(within_s=within_s)
         errors = self.stderr.read_text(errors="replace")
@@ -193,6 +193,6 @@ class Gateway(Process):
         """End the gateway in order, so that no worker outlives its parent, and remove its folder."""
         try:
             if self.alive:
-                self.terminate(within_s=15)
+                self.terminate()
         finally:
             super().close()

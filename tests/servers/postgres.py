@@ -54,11 +54,11 @@ class Postgres(Process):
             )
         options = ["-h", "127.0.0.1", "-p", str(self.port), "-k", str(self.folder), "-F", "-c", "max_connections=30"]
         self.spawn([postgres, "-D", str(data), *options], user=user)
-        self.wait_until(lambda: accepts(self.port) and self._ready(), within_s=30)
+        self.wait_until(lambda: accepts(self.port) and self._ready())
 
     def _ready(self) -> bool:
         command = [postgres_program("pg_isready"), "-h", "127.0.0.1", "-p", str(self.port), "-q"]
-        return subprocess.run(command, check=False, timeout=10).returncode == 0
+        return subprocess.run(command, check=False, timeout=30).returncode == 0
 
     def close(self) -> None:
         """End the server with its children, and remove its data."""
@@ -71,4 +71,4 @@ class Postgres(Process):
     def _end_at_once(self) -> None:
         assert self.popen is not None
         self.popen.send_signal(3)  # SIGQUIT: immediate shutdown; a killed postmaster would leave its children
-        self.popen.wait(10)
+        self.popen.wait(30)

@@ -60,11 +60,17 @@ def free_port(*, beside: int = 0) -> int:
     folder = Path(tempfile.gettempdir()) / f"test-ports-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     for _ in range(10_000):
-        port = random.choice(PORTS)
-        if port not in _reserved and _reserve(folder / str(port)) and _bindable(port) and _bindable(port + beside):
-            _reserved.add(port)
+        port = random.choice(PORTS[: len(PORTS) - beside])  # the port beside it, too, is none for outgoing connections
+        if all(_take(folder, each) for each in dict.fromkeys((port, port + beside))):
             return port
     raise AssertionError("no free port found")
+
+
+def _take(folder: Path, port: int) -> bool:
+    if port in _reserved or not _reserve(folder / str(port)):
+        return False
+    _reserved.add(port)  # for good, even if another program sits on it
+    return _bindable(port)
 
 
 def _reserve(path: Path) -> bool:
@@ -88,8 +94,11 @@ def _bindable(port: int) -> bool:
     return True
 
 
-def eventually(condition: Callable[[], T], *, within_s: float = 10.0, every_s: float = 0.02, what: str = "") -> T:
-    """Return the condition's first truthy value; fail after ``within_s``. ``OSError`` counts as not yet."""
+def eventually(condition: Callable[[], T], *, within_s: float = 30.0, every_s: float = 0.02, what: str = "") -> T:
+    """Return the condition's first truthy value; fail after ``within_s``. ``OSError`` counts as not yet.
+
+    ``within_s`` is no promise that is tested, only the end of all patience: a busy machine stands still for seconds.
+    """
     deadline = time.monotonic() + within_s
     while True:
         with contextlib.suppress(OSError):
@@ -165,7 +174,7 @@ class Process:
             )
         _running.add(self)
 
-    def wait_until(self, ready: Callable[[], T], *, within_s: float = 15.0) -> T:
+    def wait_until(self, ready: Callable[[], T], *, within_s: float = 60.0) -> T:
         """Wait for the condition, and fail at once, with the output, if the process ends first."""
 
         def alive_and_ready() -> T:
@@ -199,9 +208,9 @@ class Process:
 
     def kill(self) -> None:
         """End the process at once, as a crash would."""
-        self._end(SIGKILL, within_s=10)
+        self._end(SIGKILL, within_s=30)
 
-    def terminate(self, *, within_s: float = 10.0) -> int:
+    def terminate(self, *, within_s: float = 30.0) -> int:
         """Ask the process to end, wait for it, and return its exit status; past the time it is killed."""
         return self._end(SIGTERM, within_s=within_s)
 
@@ -216,7 +225,7 @@ class Process:
             return self.popen.wait(within_s)
         except subprocess.TimeoutExpired:
             self.popen.kill()
-            self.popen.wait(10)
+            self.popen.wait(30)
             raise AssertionError(f"{self.name} did not end within {within_s} s\n{self.output()}") from None
         finally:
             self.frozen = False

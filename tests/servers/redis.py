@@ -231,7 +231,7 @@ class RedisGroup:
         self.wait_in_sync()
         return reply
 
-    def wait_in_sync(self, *, within_s: float = 15.0) -> None:
+    def wait_in_sync(self, *, within_s: float = 30.0) -> None:
         """Wait until every replica that runs has all that the primary has now."""
         for replica in self.replicas:
             if replica.alive and not replica.frozen:

@@ -31,11 +31,15 @@ class RedisCluster:
         acl: Sequence[str] = (),
         tls: Certificates | None = None,
         config: Sequence[str] = (),
+        node_timeout_ms: int | None = None,
     ) -> None:
+        """``node_timeout_ms``: where nobody is to be called down, be it that the whole machine stands still."""
+
         def server() -> RedisServer:
             return RedisServer(cluster=True, binary=binary, password=password, acl=acl, tls=tls, config=config)
 
         self.shards = [(server(), server()) for _ in range(3)]
+        self.node_timeout_ms = node_timeout_ms
         self.ranges = [range(SLOTS * n // 3, SLOTS * (n + 1) // 3) for n in range(3)]
 
     @property
@@ -67,6 +71,9 @@ class RedisCluster:
         self.wait_ok()
         self._write_once()
         self._everyone(lambda node: self._listed(node) == len(self.nodes), "every node lists every other")
+        if self.node_timeout_ms is not None:  # only now: they meet at the pace that it sets
+            for node in self.nodes:
+                node.call("CONFIG", "SET", "cluster-node-timeout", self.node_timeout_ms)
 
     def _write_once(self) -> None:
         """Write to each shard: a replica at offset 0 is not listed in CLUSTER SLOTS."""
@@ -79,7 +86,7 @@ class RedisCluster:
     def _listed(cls, node: RedisServer) -> int:
         return len({int(server[1]) for held in cls.slots(node) for server in held[2:]})
 
-    def wait_ok(self, *, within_s: float = 20.0) -> None:
+    def wait_ok(self, *, within_s: float = 60.0) -> None:
         """Wait until every node that runs says that the cluster is whole, and replicas are in sync."""
         for node in self.nodes:
             if node.alive and not node.frozen:
@@ -105,7 +112,7 @@ class RedisCluster:
     def _ports(node: RedisServer) -> set[int]:
         return {int(address.partition("@")[0].rpartition(":")[2]) for address in node.call("CLUSTER NODES")}
 
-    def _everyone(self, condition: Any, what: str, within_s: float = 20.0) -> None:
+    def _everyone(self, condition: Any, what: str, within_s: float = 60.0) -> None:
         for node in self.nodes:
             if node.alive and not node.frozen:
                 eventually(lambda at=node: condition(at), within_s=within_s, what=f"{what}: {node.port}")  # type: ignore[misc]
@@ -119,7 +126,8 @@ class RedisCluster:
 
     @staticmethod
     def _known(node: RedisServer) -> int:
-        return len(node.call("CLUSTER NODES"))
+        """Return how many nodes it knows by their own names: before a handshake ends they have others."""
+        return sum("handshake" not in state["flags"] for state in node.call("CLUSTER NODES").values())
 
     @staticmethod
     def node_id(node: RedisServer) -> str:
@@ -166,8 +174,18 @@ class RedisCluster:
         """Send one command to the owner of its first key and wait until its replica has the effect."""
         owner = self.owner(args[1] if isinstance(args[1], bytes) else str(args[1]))
         reply = owner.call(*args)
-        owner.call("WAIT", 1, 2000)
+        offset = int(owner.info()["master_repl_offset"])
+        for node in self.nodes:
+            if node.alive and not node.frozen and node is not owner:
+                eventually(lambda at=node: self._has(at, owner, offset), what=f"{node.port} has what was written")  # type: ignore[misc]
         return reply
+
+    @staticmethod
+    def _has(node: RedisServer, owner: RedisServer, offset: int) -> bool:
+        """Whether the node follows another primary, or has all of this one's stream up to an offset."""
+        state = node.info()
+        follows = state["role"] == "slave" and int(state["master_port"]) == owner.port
+        return not follows or int(state["slave_repl_offset"]) >= offset
 
     def begin_migration(self, key: str, target: RedisServer) -> None:
         """Mark the key's slot MIGRATING at its owner and IMPORTING at the target; no key moves yet."""

@@ -115,13 +115,16 @@ class SentinelGroup(RedisGroup):
         acl: Sequence[str] = (),
         tls: Certificates | None = None,
         config: Sequence[str] = (),
+        down_after_ms: int = 1500,
         sentinel_password: str | None = None,
         sentinel_acl: Sequence[str] = (),
     ) -> None:
+        """``down_after_ms``: long where nobody is to be called down, be it that the whole machine stands still."""
         super().__init__(replicas, binary=binary, password=password, acl=acl, tls=tls, config=config)
         self.sentinels = [
             SentinelServer(
                 self.primary,
+                down_after_ms=down_after_ms,
                 binary=binary,
                 password=sentinel_password,
                 acl=sentinel_acl,
@@ -164,9 +167,9 @@ class SentinelGroup(RedisGroup):
         Sentinels abort one whose votes or candidates do not come together in time; it is then ordered once more.
         """
         for last in (False, True):
-            eventually(self._order_failover, within_s=10, every_s=0.2, what="a sentinel accepts SENTINEL FAILOVER")
+            eventually(self._order_failover, every_s=0.2, what="a sentinel accepts SENTINEL FAILOVER")
             try:
-                return self.wait_failed_over(within_s=10)
+                return self.wait_failed_over(within_s=15)
             except AssertionError:
                 if last:
                     raise
@@ -177,7 +180,7 @@ class SentinelGroup(RedisGroup):
             return bool(self.sentinels[0].call("SENTINEL", "FAILOVER", SERVICE))
         return False
 
-    def wait_failed_over(self, *, within_s: float = 20.0) -> RedisServer:
+    def wait_failed_over(self, *, within_s: float = 60.0) -> RedisServer:
         """Wait until all sentinels name another primary and it acts as one; then roles here follow."""
         old = self.primary
 

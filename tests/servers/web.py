@@ -68,7 +68,7 @@ class Varnish(Process):
         listen = ["-a", f"127.0.0.1:{self.port}", "-T", "none", "-n", str(self.folder / "state")]
         small = ["-s", "default,32m", "-p", "thread_pools=1", "-p", "thread_pool_min=10"]
         self.spawn([varnishd, "-j", "none", "-F", "-f", str(path), *listen, *small, *self.options])
-        self.wait_until(lambda: accepts(self.port), within_s=30)
+        self.wait_until(lambda: accepts(self.port))
 
     def close(self) -> None:
         """End varnishd in order, since its child process outlives a killed parent by a moment."""
