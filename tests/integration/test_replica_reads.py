@@ -7,7 +7,7 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,12 +18,14 @@ from gateway.counters import Counters
 from gateway.errors import OriginUnavailable, WrongType
 from gateway.layouts.scripts import SCRIPTS, scripts_of
 from gateway.layouts.sorted_set import SortedSetOrigin
+from gateway.replicas import monitor
 from gateway.replicas.build import build
 from gateway.replicas.login import Login
 from gateway.settings.redis import RedisSettings
 from tests.accounts import HEALTH
 from tests.accounts import READS as READING
 from tests.fault.load import SCORES, check, load
+from tests.origins import soon
 from tests.reading import Reading, pairs, reading, target
 from tests.servers import Certificates, RedisGroup, RedisServer
 
@@ -47,9 +49,18 @@ def board(group: RedisGroup) -> RedisGroup:
     return group
 
 
-def calm(group: RedisGroup, **how: Any) -> contextlib.AbstractAsyncContextManager[Reading]:
-    """Read with time to spare: here nothing fails, and a busy machine must not look like a failing one."""
-    return reading(*[node.port for node in group.nodes], read_timeout_s=5.0, request_budget_s=10.0, **how)
+PATIENT: dict[str, Any] = {"read_timeout_s": 15.0, "request_budget_s": 30.0, "max_lag_s": 60.0}
+"""Time to spare: where nothing fails, a machine that stands still for a moment must not look like a failing one."""
+
+
+@contextlib.asynccontextmanager
+async def calm(group: RedisGroup, *, up: bool = True, **how: Any) -> AsyncIterator[Reading]:
+    """Read with time to spare, and only once every node is ``up``: until then the primary stands in for others."""
+    replicas = [node.port for node in group.replicas]
+    async with reading(group.primary.port, *replicas, **PATIENT, **how) as reads:
+        if up:
+            await soon(lambda: set(reads.states()) == {"up"}, within_s=30)
+        yield reads
 
 
 def reads_on(stats: Mapping[str, int]) -> dict[str, int]:
@@ -70,13 +81,24 @@ async def test_no_read_reaches_the_primary_while_replicas_are_usable_and_all_tak
     board: RedisGroup,
 ) -> None:
     async with calm(board) as reads:
-        async with load(reads.origin) as seen:
-            await seen.more(1000)
+        async with load(reads.origin) as seen, asyncio.timeout(90):
+            # A replica that stood still for a moment is the slower one for a while: it has to win its share back.
+            while not all_have_a_share(await calls_while(seen.more(1000, within_s=60), board.replicas)):
+                pass
         await every_route(reads)
     assert (seen.failed, seen.stale) == (0, 0)
     assert reads_on(board.primary.commandstats()) == {}
-    shares = [replica.commandstats()["zrevrank"] for replica in board.replicas]
-    assert min(shares) > sum(shares) / 10
+
+
+async def calls_while(reading: Awaitable[None], nodes: list[RedisServer]) -> list[int]:
+    """Return how many ranks each of these nodes was asked for meanwhile."""
+    before = [node.commandstats().get("zrevrank", 0) for node in nodes]
+    await reading
+    return [node.commandstats().get("zrevrank", 0) - calls for node, calls in zip(nodes, before, strict=True)]
+
+
+def all_have_a_share(calls: list[int]) -> bool:
+    return min(calls) > sum(calls) / 10
 
 
 async def test_a_read_is_one_round_trip_and_ranges_are_named_by_their_order(board: RedisGroup) -> None:
@@ -97,7 +119,8 @@ async def test_thousands_of_reads_share_a_few_connections(board: RedisGroup) -> 
                 check(found, b"m%03d" % number)
         after = [int(node.info("stats")["total_connections_received"]) for node in board.nodes]
     assert all(new - old <= 2 for new, old in zip(after, before, strict=True))
-    assert all(b"leaderboard-gateway" not in clients(node) for node in board.nodes), "all closed at the end"
+    closed = lambda: all(b"leaderboard-gateway" not in clients(node) for node in board.nodes)  # noqa: E731
+    await soon(closed, what="all are closed at the end")
 
 
 def clients(node: RedisServer) -> bytes:
@@ -109,19 +132,21 @@ async def test_a_script_cache_flushed_under_load_costs_no_answer(board: RedisGro
         for _ in range(5):
             for replica in board.replicas:
                 replica.call("SCRIPT", "FLUSH")
-            await seen.more(100)
+            await seen.more(100, within_s=60)
     assert (seen.failed, seen.stale) == (0, 0)
-    assert reads.count("reads", "replica", "reloaded") >= 10
+    assert reads.count("reads", "replica", "reloaded") >= 5, "whichever replica is asked has to be told again"
 
 
 async def test_an_absent_board_is_asked_about_on_the_primary_once_a_second_however_many_ask(board: RedisGroup) -> None:
     ghost = target(b"lb:ghost")
     async with calm(board) as reads:
+        began = time.monotonic()
         for _ in range(10):
             found = await asyncio.gather(*(reads.origin.member(ghost, b"m%d" % n) for n in range(100)))
             assert {standings.total for standings in found} == {0}
+        seconds = time.monotonic() - began
     stats = board.primary.commandstats()
-    assert 1 <= stats["exists"] <= 3
+    assert 1 <= stats["exists"] <= seconds + 2
     assert reads_on(stats) == {}
 
 
@@ -162,7 +187,7 @@ async def test_the_configured_database_is_the_one_that_is_read(stack: contextlib
     server = stack.enter_context(RedisServer())
     server.call("ZADD", "lb:s", 1, "ann")
     server.call("MOVE", "lb:s", 3)
-    async with reading(server.port, login=Login(database=3)) as reads:
+    async with reading(server.port, login=Login(database=3), **PATIENT) as reads:
         assert (await reads.origin.member(target(), b"ann")).total == 1
 
 
@@ -206,10 +231,10 @@ async def test_an_account_with_exactly_the_commands_needed_does_and_a_wrong_pass
         assert reads.states() == ["up", "up"]
     assert all("refused" not in record.getMessage() for record in caplog.records)
     wrong = Login(username="gateway", password="not-the-word", protocol=protocol)
-    async with calm(group, login=wrong) as reads:
+    async with calm(group, up=False, login=wrong) as reads:
+        await soon(lambda: {node.trouble for node in reads.reads.nodes()} == {"WRONGPASS"})
         with pytest.raises(OriginUnavailable):
             await reads.origin.member(target(), b"m001")
-        assert {node.trouble for node in reads.reads.nodes()} == {"WRONGPASS"}
     assert "-word" not in caplog.text
 
 
@@ -223,32 +248,37 @@ async def test_settings_with_tls_and_a_password_file_reach_real_nodes(
         "primary": group.primary.url.replace("127.0.0.1", "localhost"),
         "replicas": [url.replace("127.0.0.1", "localhost") for url in group.settings["replicas"]],
     }
-    settings = RedisSettings(**urls, password_file=tmp_path / "password", tls=True, tls_ca_file=certificates.ca)
+    patient: dict[str, Any] = {"read_timeout_ms": 15_000, "request_budget_ms": 30_000, "max_lag_ms": 60_000}
+    secured: dict[str, Any] = {"password_file": tmp_path / "password", "tls": True, "tls_ca_file": certificates.ca}
+    settings = RedisSettings(**urls, **secured, **patient)
     clock = SystemClock()
     reads = build(settings, scripts=scripts_of(*SCRIPTS), clock=clock, counters=Counters(), random=random.Random(1))
     await reads.start()
     try:
         origin = SortedSetOrigin(reads, clock=clock, request_budget_s=settings.request_budget_s)
         check(await origin.member(target(), b"m123"), b"m123")
+        await soon(lambda: {node.state for node in reads.nodes()} == {"up"}, within_s=30)
         assert re.fullmatch(r"\d+\.\d+\.\d+", reads.nodes()[0].version)
     finally:
         await reads.stop()
 
 
-async def test_starting_while_redis_is_away_is_quick_and_ends_by_itself(stack: contextlib.ExitStack) -> None:
+async def test_starting_while_redis_is_away_is_quick_and_ends_by_itself(
+    stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever could be waited for lasts a minute here, so that waiting cannot be taken for a busy machine."""
+    monkeypatch.setattr(monitor, "_FIRST_LOOK_S", 60.0)
     server = RedisServer()
     stack.callback(server.close)
     began = time.monotonic()
-    async with reading(server.port) as reads:
+    async with reading(server.port, read_timeout_s=60.0, request_budget_s=60.0) as reads:
         with pytest.raises(OriginUnavailable):
             await reads.origin.member(target(), b"m001")
-        assert time.monotonic() - began < 1.0, "neither the start nor a read waits for a node that refuses"
+        assert time.monotonic() - began < 30, "neither the start nor a read waits for a node that refuses"
         assert not reads.reads.up()
         server.start()
         server.call("ZADD", "lb:s", *pairs(SCORES))
-        async with asyncio.timeout(3):
-            while not reads.reads.up():
-                await asyncio.sleep(0.01)
+        await soon(reads.reads.up, within_s=30)
         check(await reads.origin.member(target(), b"m001"), b"m001")
         assert (await reads.origin.member(target(b"lb:ghost"), b"x")).total == 0, "the only node is the owner"
     assert server.commandstats().get("exists", 0) == 0

@@ -19,6 +19,15 @@ pytestmark = pytest.mark.xdist_group("tls_acl")
 
 ADMIN = "the-administrators"
 
+PATIENT = {"read_timeout_ms": 15_000, "request_budget_ms": 30_000, "max_lag_ms": 60_000}
+"""For ``[redis]``: a machine that stands still for a moment must not look like a node that failed."""
+
+
+@pytest.fixture(autouse=True)
+def patience_for_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for profiles, too: 50 ms, as shipped, are over while the machine does something else."""
+    monkeypatch.setattr("gateway.layouts.profiles.WITHIN_S", 30.0)
+
 
 @pytest.fixture
 def secured(certificates: Certificates, tmp_path: Path) -> Mapping[str, Any]:
@@ -29,7 +38,13 @@ def secured(certificates: Certificates, tmp_path: Path) -> Mapping[str, Any]:
         "password_file": str(tmp_path / "password"),
         "tls": True,
         "tls_ca_file": str(certificates.ca),
+        **PATIENT,
     }
+
+
+async def all_up(origin: RealOrigin, nodes: int) -> None:
+    """Wait until every node is up: until then the primary stands in for others, and profiles may be left out."""
+    await soon(lambda: list(origin.states().values()) == ["up"] * nodes, within_s=30)
 
 
 def fill(where: RedisGroup | RedisCluster | RedisServer) -> None:
@@ -65,8 +80,8 @@ async def test_one_primary_and_replicas(
     group = stack.enter_context(RedisGroup(1, tls=certificates, password=ADMIN, acl=[FIXED_ACCOUNT]))
     fill(group)
     async with origin_at({**group.settings, **secured}) as origin:
+        await all_up(origin, 2)
         await read_everything(origin)
-        assert set(origin.states().values()) == {"up"}
     assert not refusals(group.nodes)
 
 
@@ -79,6 +94,7 @@ async def test_sentinel_with_an_account_of_its_own(
             tls=certificates,
             password=ADMIN,
             acl=[FIXED_ACCOUNT],
+            down_after_ms=60_000,
             sentinel_password="the-sentinels",
             sentinel_acl=[accounts.SENTINEL_ACCOUNT.replace(PASSWORD, "another")],
         )
@@ -87,20 +103,22 @@ async def test_sentinel_with_an_account_of_its_own(
     (tmp_path / "sentinel").write_text("another")
     sentinel = {"sentinel_username": USER, "sentinel_password_file": str(tmp_path / "sentinel")}
     async with origin_at({**group.settings, **secured, **sentinel}) as origin:
+        await all_up(origin, 2)
         await read_everything(origin)
-        assert set(origin.states().values()) == {"up"}
         promoted = group.failover()
-        await soon(lambda: origin.roles().get(promoted.address) == "primary", within_s=5)
-        await soon(lambda: origin.states()[promoted.address] == "up", within_s=5)
+        await soon(lambda: origin.roles().get(promoted.address) == "primary", within_s=30)
+        await all_up(origin, 2)
         await read_everything(origin)
     assert not refusals([*group.nodes, *group.sentinels])
 
 
 async def test_cluster(stack: contextlib.ExitStack, secured: Mapping[str, Any], certificates: Certificates) -> None:
-    cluster = stack.enter_context(RedisCluster(tls=certificates, password=ADMIN, acl=[CLUSTER_ACCOUNT]))
+    cluster = stack.enter_context(
+        RedisCluster(tls=certificates, password=ADMIN, acl=[CLUSTER_ACCOUNT], node_timeout_ms=60_000)
+    )
     fill(cluster)
     async with origin_at({**cluster.settings, **secured}) as origin:
-        await soon(lambda: list(origin.states().values()) == ["up"] * 6, within_s=5)
+        await all_up(origin, 6)
         await read_everything(origin)
         source = cluster.owner("s")
         target = cluster.other_primary(source)
@@ -126,6 +144,7 @@ async def test_every_listed_command_is_used_and_reads_fail_without_theirs(
         "replicas": [replica.url],
         "username": USER,
         "password_file": str(tmp_path / "password"),
+        **PATIENT,
     }
     optional: list[str] = []
     for word in f"{accounts.READS} {accounts.HEALTH}".split():
@@ -133,11 +152,11 @@ async def test_every_listed_command_is_used_and_reads_fail_without_theirs(
             node.call("ACL SETUSER", USER, "-" + word[1:])
             node.call("SCRIPT", "FLUSH")
             node.call("ACL", "LOG", "RESET")
-        with contextlib.suppress(GatewayError, AssertionError):
-            async with origin_at(settings) as origin:
+        async with origin_at(settings) as origin:
+            with contextlib.suppress(GatewayError, AssertionError):
                 await read_everything(origin)
                 optional.append(word)
-        assert refusals(nodes), f"{word} is listed and never used"
+            await soon(lambda: bool(refusals(nodes)), what=f"{word} is used")
         for node in nodes:
             node.call("ACL SETUSER", USER, word)
     assert set(optional) == set(accounts.HEALTH.split()), "without those, reads go on, with less choice"
@@ -149,7 +168,7 @@ async def test_a_database_other_than_0_needs_select_besides(stack: contextlib.Ex
     fill(server)
     (tmp_path / "password").write_text(PASSWORD)
     settings = {"primary": f"redis://{server.address}/3", "username": USER, "password_file": str(tmp_path / "password")}
-    async with origin_at(settings) as origin:
+    async with origin_at({**settings, **PATIENT}) as origin:
         await read_everything(origin)
     assert not refusals([server])
 
