@@ -16,6 +16,7 @@ from gateway.encode import Content, Snapshot
 from gateway.errors import OriginUnavailable
 from gateway.model import Board, Entry, SnapshotKey, Stamp, Target, Window
 from gateway.sharedtier import SharedTier, SharedTierLoader
+from tests.origins import soon
 from tests.servers import Gateway, RedisServer, eventually
 
 pytestmark = pytest.mark.xdist_group("lastknown")
@@ -36,7 +37,8 @@ def empty(server: RedisServer) -> None:
     server.call("FLUSHALL")
 
 
-LIFE_S = 5.0
+LIFE_S = 60.0
+"""Longer than the machine ever stands still: what is put into the tier is there until the test ends."""
 
 
 class Origin:
@@ -86,7 +88,12 @@ class Instances:
         self.random = Random(7)
 
     def add(
-        self, *, ttl_s: float = LIFE_S, timeout_s: float = 2.0, budget_s: float = 5.0, clock: SystemClock | None = None
+        self,
+        *,
+        ttl_s: float = LIFE_S,
+        timeout_s: float = 20.0,
+        budget_s: float = 60.0,
+        clock: SystemClock | None = None,
     ) -> SharedTierLoader:
         tier = SharedTier(
             self.url,
@@ -145,34 +152,34 @@ async def test_many_instances_pay_one_origin_read_and_leave_nothing_behind(
     snapshots = await asyncio.gather(*(loader.load(RACE, TOP) for loader in instances.loaders))
     assert instances.origin.loads == 1
     assert len({snapshot.content.rendering(1, 100, stale=False).form("identity") for snapshot in snapshots}) == 1
-    assert instances.outcomes() == {"miss": 1, "waited": 7}
-    assert (await instances.add().load(RACE, TOP)).content.total == 1
-    assert instances.outcomes()["hit"] == 1
+    outcomes = instances.outcomes()
+    assert outcomes.pop("miss") == 1
+    assert sum(outcomes.values()) == 7
+    assert set(outcomes) <= {"waited", "hit"}, "whoever is late finds what was loaded"
+    hits = outcomes.get("hit", 0)
     await instances.settle()
+    assert (await instances.add().load(RACE, TOP)).content.total == 1
+    assert instances.outcomes()["hit"] == hits + 1
     (entry,) = server.call("KEYS", "*")
     assert entry.startswith(b"lbgw:race::1-100:")
     assert 0 < server.call("PTTL", entry) <= LIFE_S * 1000
     await instances.stop()
-    clients = server.call("CLIENT", "LIST").decode()
-    assert "user=tier" not in clients
+    await soon(lambda: b"user=tier" not in server.call("CLIENT", "LIST"), what="every connection is closed")
     assert caplog.records == []
 
 
-async def test_an_entry_is_never_older_than_its_ttl_whatever_the_wall_clocks_say(instances: Instances) -> None:
-    instances.origin.age_s = 1.5  # read from Redis that long before it came back
-    began = time.monotonic()
-    first = await instances.add(ttl_s=2.5).load(RACE, TOP)
+async def test_an_entry_is_never_older_than_its_ttl_whatever_the_wall_clocks_say(
+    server: RedisServer, instances: Instances
+) -> None:
+    instances.origin.age_s = 40.0  # read from Redis that long before it came back
+    first = await instances.add().load(RACE, TOP)
     await instances.settle()
+    (entry,) = server.call("KEYS", "*")
+    assert 0 < server.call("PTTL", entry) <= (LIFE_S - 40) * 1000, "most of its life was over when it came there"
     for skew_s in (-3600.0, 3600.0):
-        shared = await instances.add(ttl_s=2.5, clock=SkewedClock(skew_s)).load(RACE, TOP)
+        shared = await instances.add(clock=SkewedClock(skew_s)).load(RACE, TOP)
         assert shared.as_of == first.as_of
-        assert abs(shared.began - first.began) < 0.5
-    last_shared = asked = began
-    while instances.origin.loads == 1:
-        last_shared, asked = asked, time.monotonic()
-        await instances.loaders[1].load(RACE, TOP)
-        await asyncio.sleep(0.005)
-    assert last_shared - began < 2.0, "most of its life was over when it came into the tier"
+        assert abs(shared.began - first.began) < 10, "but for what the tier's answers took"
 
 
 async def test_c14_a_lease_outlasts_every_load(server: RedisServer, instances: Instances) -> None:
@@ -226,7 +233,7 @@ async def test_a_load_that_fails_gives_the_lease_back_and_the_next_instance_trie
     instances.origin.gate, instances.origin.error = asyncio.Event(), OriginUnavailable()
     first = asyncio.create_task(instances.add(budget_s=60).load(RACE, TOP))
     await leased(server)
-    second = asyncio.create_task(instances.add(budget_s=60).load(RACE, TOP))
+    second = asyncio.create_task(instances.add().load(RACE, TOP))
     await asyncio.sleep(0.1)
     assert instances.origin.loads == 1
     instances.origin.gate.set()
@@ -309,33 +316,42 @@ async def rested(instances: Instances) -> None:
         await asyncio.sleep(0.02)
 
 
+async def until_shared(server: RedisServer, instances: Instances) -> None:
+    """Load until what was loaded is in the tier and the tier answers in time, as a busy machine's may not."""
+    while not server.call("KEYS", "*:60000") or instances.tiers[0]._failures:
+        await rested(instances)
+        await instances.loaders[0].load(RACE, TOP)
+        await instances.settle()
+
+
 async def test_a_tier_that_stops_freezes_and_comes_back_costs_no_load_more_than_a_moment(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with RedisServer() as server:
         instances = Instances(server.url, Origin())
-        loader = instances.add(timeout_s=0.05, budget_s=0.5)
-        await loader.load(RACE, TOP)
-        await instances.settle()
+        loader = instances.add(timeout_s=0.2, budget_s=0.5)
+        async with asyncio.timeout(60):
+            await until_shared(server, instances)
+        caplog.clear()
         server.freeze()
-        began = time.monotonic()
+        loads, failed, began = instances.origin.loads, instances.outcomes().get("failed", 0), time.monotonic()
         for _ in range(50):
             await loader.load(RACE, TOP)
         rests = (time.monotonic() - began) / 0.5
-        assert instances.origin.loads == 51
-        assert 3 <= instances.outcomes()["failed"] <= 3 + rests, "three loads pay for it, then one after each rest"
+        assert instances.origin.loads == loads + 50
+        failed = instances.outcomes()["failed"] - failed
+        assert 3 <= failed <= 3 + rests, "three loads pay for it, then one after each rest"
         server.thaw()
         server.kill()
         await rested(instances)
         for _ in range(20):
             await loader.load(RACE, TOP)
-        assert instances.origin.loads == 71
+        assert instances.origin.loads == loads + 70
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
         server.start()
-        await rested(instances)
-        await loader.load(RACE, TOP)
-        await instances.settle()
-        assert server.call("KEYS", "*:lease") == []
+        async with asyncio.timeout(60):
+            await until_shared(server, instances)
+        await soon(lambda: server.call("KEYS", "*:lease") == [], what="the lease is given back, or over")
         assert len(server.call("KEYS", "*")) == 1
         assert caplog.records[-1].getMessage() == "shared tier works again"
         assert len(caplog.records) == 2
@@ -369,7 +385,7 @@ async def test_aiocache_switched_off_by_its_own_variable_is_as_if_the_tier_were_
 
 
 async def test_more_loads_at_once_than_connections_wait_for_one_instead_of_failing(instances: Instances) -> None:
-    loader = instances.add(timeout_s=2.0)
+    loader = instances.add()
     keys = [SnapshotKey("race", None, first, first + 99) for first in range(101, 6101, 100)]
     await asyncio.gather(*(loader.load(RACE, key) for key in keys))
     assert instances.outcomes() == {"miss": 60}
@@ -381,9 +397,9 @@ def test_four_workers_pay_one_read_per_ttl_and_none_fails_when_the_tier_goes_awa
         origin.call("ZADD", "lb:race", 1, "ann")
         settings = {
             "server": {"workers": 4},
-            "redis": {"primary": origin.url},
-            "shared_tier": {"url": f"redis://tier:secret@{tier.address}/0", "ttl_ms": 500, "timeout_ms": 500},
-            "leaderboards": [{"name": "race", "key": "lb:race", "ttl_ms": 500, "grace_ms": 600}],
+            "redis": {"primary": origin.url, "read_timeout_ms": 20_000, "request_budget_ms": 20_000},
+            "shared_tier": {"url": f"redis://tier:secret@{tier.address}/0", "ttl_ms": 500, "timeout_ms": 10_000},
+            "leaderboards": [{"name": "race", "key": "lb:race", "ttl_ms": 500, "grace_ms": 20_000}],
         }
         with Gateway(settings) as gateway:
             before, began = origin.commandstats()["zrevrange"], time.monotonic()
