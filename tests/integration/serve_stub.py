@@ -1,12 +1,14 @@
 """A stand-in for the gateway, so that processes can be tested without Redis: ``--build`` names its ``build``.
 
-It answers ``/pid``, ``/slow?<seconds>`` and ``/readyz``; the board's key says how it misbehaves at start.
+It answers ``/pid``, ``/slow?<file>`` once there is such a file, and ``/readyz``; the board's key says how it misbehaves
+at start and stop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 from gateway.counters import Counters
@@ -40,7 +42,8 @@ class Stub:
     async def answer(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
         if path == "/slow":
-            await asyncio.sleep(float(scope["query_string"]))
+            while not Path(scope["query_string"].decode()).exists():
+                await asyncio.sleep(0.01)
         status = 503 if path == "/readyz" and self.draining else 200
         headers = [(b"connection", b"close")] if self.draining else []
         body = str(os.getpid()).encode()

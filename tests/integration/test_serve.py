@@ -13,8 +13,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -38,7 +39,7 @@ class StubGateway(Gateway):
 
     def start(self) -> None:
         self.begin()
-        self.wait_until(self.all_serve, within_s=30)
+        self.wait_until(self.all_serve)
 
     def begin(self) -> None:
         """Start without waiting for anything."""
@@ -48,14 +49,14 @@ class StubGateway(Gateway):
 
     def admin(self, path: str) -> tuple[int, bytes]:
         try:
-            with urllib.request.urlopen(self.admin_url + path, timeout=5) as reply:
+            with urllib.request.urlopen(self.admin_url + path, timeout=30) as reply:
                 return reply.status, reply.read()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
     def all_serve(self) -> bool:
         _, body = self.admin("/readyz")
@@ -68,6 +69,10 @@ class StubGateway(Gateway):
     def workers(self) -> set[int]:
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         return {int(child) for child in children.split()}
+
+    def answers(self) -> float:
+        """Return how many answers to ``/pid`` the workers say they gave; one that is held up says what it said last."""
+        return self.metric("gateway_stub_answers_total", path="/pid")
 
     def errors(self) -> str:
         return self.stderr.read_text()
@@ -86,17 +91,18 @@ def gone(pid: int) -> bool:
         return True
 
 
-def test_several_workers_share_one_port_and_metrics_sum_over_them(pair: StubGateway) -> None:
-    asked = 0
-    answered: set[int] = set()
-    while len(answered) < 2 and asked < 200:
-        answered.add(pair.worker())
-        asked += 1
-    assert answered == pair.workers()
-    assert pair.metric("gateway_stub_answers_total", path="/pid") == asked
-    assert pair.metric("gateway_workers", state="serving") == 2
-    assert pair.metric("gateway_info") == 1
-    assert pair.metric("gateway_worker_resident_bytes") > 2**20
+def test_several_workers_share_one_port_and_metrics_sum_over_them() -> None:
+    with StubGateway(workers=2) as pair:
+        asked = 0
+        answered: set[int] = set()
+        while len(answered) < 2 and asked < 200:
+            answered.add(pair.worker())
+            asked += 1
+        assert answered == pair.workers()
+        eventually(lambda: pair.answers() == asked, what="every answer is counted once")
+        assert pair.metric("gateway_workers", state="serving") == 2
+        assert pair.metric("gateway_info") == 1
+        eventually(lambda: pair.metric("gateway_worker_resident_bytes") > 2**20)
 
 
 def test_the_public_port_has_no_metrics_and_the_admin_address_answers_only_its_own_pages(pair: StubGateway) -> None:
@@ -106,17 +112,18 @@ def test_the_public_port_has_no_metrics_and_the_admin_address_answers_only_its_o
     assert json.loads(pair.admin("/livez")[1]) == {"status": "ok"}
 
 
-def test_a_worker_that_is_killed_is_replaced_and_what_it_counted_stays(pair: StubGateway) -> None:
-    for _ in range(20):
-        pair.worker()
-    before = pair.metric("gateway_stub_answers_total", path="/pid")
-    victim = min(pair.workers())
-    os.kill(victim, signal.SIGKILL)
-    eventually(lambda: victim not in pair.workers() and pair.all_serve(), within_s=20)
-    assert pair.metric("gateway_stub_answers_total", path="/pid") == before
-    assert pair.metric("gateway_worker_restarts_total") == 1
-    assert "a worker ended and is replaced" in pair.errors()
-    assert {pair.worker() for _ in range(50)} <= pair.workers()
+def test_a_worker_that_is_killed_is_replaced_and_what_it_counted_stays() -> None:
+    with StubGateway(workers=2) as pair:
+        for _ in range(20):
+            pair.worker()
+        eventually(lambda: pair.answers() == 20, what="both have told what they counted")
+        victim = min(pair.workers())
+        os.kill(victim, signal.SIGKILL)
+        eventually(lambda: victim not in pair.workers() and pair.all_serve())
+        assert pair.answers() == 20
+        assert pair.metric("gateway_worker_restarts_total") == 1
+        assert "a worker ended and is replaced" in pair.errors()
+        assert {pair.worker() for _ in range(50)} <= pair.workers()
 
 
 def test_a_second_gateway_on_the_port_is_one_clear_line_and_status_1(pair: StubGateway) -> None:
@@ -124,7 +131,7 @@ def test_a_second_gateway_on_the_port_is_one_clear_line_and_status_1(pair: StubG
     with contextlib.closing(second):
         second.begin()
         assert second.popen is not None
-        assert second.popen.wait(20) == 1
+        assert second.popen.wait(60) == 1
         assert second.errors() == f"leaderboard-gateway: cannot listen on 127.0.0.1:{pair.port}: the port is in use\n"
     assert pair.all_serve()
 
@@ -140,7 +147,7 @@ def test_workers_notice_that_their_parent_was_killed() -> None:
         workers = gateway.workers()
         assert len(workers) == 2
         gateway.kill()
-        eventually(lambda: all(map(gone, workers)), within_s=10)
+        eventually(lambda: all(map(gone, workers)))
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", gateway.port))
 
@@ -151,7 +158,7 @@ def test_a_gateway_that_cannot_start_ends_with_status_1_and_the_reason(mood: str
     with contextlib.closing(gateway):
         gateway.begin()
         assert gateway.popen is not None
-        assert gateway.popen.wait(30) == 1
+        assert gateway.popen.wait(60) == 1
         assert "the gateway cannot start" in gateway.errors()
         assert "no worker can be started; giving up" in gateway.errors()
 
@@ -171,8 +178,8 @@ def test_a_number_that_cannot_be_told_stops_nothing() -> None:
     with contextlib.closing(gateway):
         gateway.begin()
         gateway.wait_until(lambda: gateway.worker() in gateway.workers())
-        assert gateway.metric("gateway_stub_answers_total", path="/pid") >= 1
-        assert "a report failed" in gateway.errors()
+        eventually(lambda: gateway.answers() >= 1)
+        eventually(lambda: "a report failed" in gateway.errors())
         assert gateway.worker() in gateway.workers()
 
 
@@ -182,53 +189,65 @@ def test_d12_idle_connections_are_no_load(pair: StubGateway) -> None:
             client = stack.enter_context(pair.connect())
             client.sendall(b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 200")
-        assert pair.metric("gateway_connections") == 300
+        eventually(lambda: pair.metric("gateway_connections") == 300, what="these are counted, and earlier ones closed")
         assert pair.get("/pid")[0] == 200
 
 
+def answer_on(connection: BinaryIO, send: Callable[[bytes], object]) -> bytes:
+    """Ask on an open connection; return the head of the answer, whose body is read."""
+    send(b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n")
+    head = b"".join(iter(connection.readline, b"\r\n"))
+    connection.read(int(head.partition(b"content-length: ")[2].split()[0]))
+    return head
+
+
 def test_draining_says_not_ready_ends_keep_alive_and_still_accepts_until_a_second_signal() -> None:
-    with StubGateway(workers=2, drain_s=60) as gateway, gateway.connect() as kept:
-        kept.sendall(b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"connection: close" not in kept.recv(1000)
+    with StubGateway(workers=2, drain_s=120) as gateway, gateway.connect() as kept, kept.makefile("rb") as stream:
+        assert b"connection: close" not in answer_on(stream, kept.sendall)
         gateway.signal(signal.SIGTERM)
         eventually(lambda: gateway.get("/readyz")[0] == 503)
         assert gateway.admin("/readyz")[0] == 503
         assert gateway.get("/pid")[0] == 200
-        kept.sendall(b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n")
-        with kept.makefile("rb") as stream:
-            assert b"connection: close" in stream.read(), "and the connection ends"
+        # It may be the other worker's, which hears of the drain a moment later.
+        eventually(lambda: b"connection: close" in answer_on(stream, kept.sendall), what="keep-alive ends")
+        assert stream.read() == b"", "and the connection ends"
         began = time.monotonic()
-        gateway.stop()
-        assert time.monotonic() - began < 5
+        gateway.stop(within_s=60)
+        assert time.monotonic() - began < 60, "the drain would last for two minutes"
         assert "a second signal: the drain is over" in gateway.errors()
 
 
-def test_what_is_in_flight_is_answered_and_what_takes_too_long_is_cut() -> None:
+def test_what_is_in_flight_is_answered_and_what_takes_too_long_is_cut(tmp_path: Path) -> None:
     with StubGateway("hangs at stop") as gateway, gateway.connect() as idle, gateway.connect() as half_sent:
         answers: dict[str, bytes] = {}
 
-        def ask(seconds: str) -> None:
+        def ask(file: str) -> None:
             with gateway.connect() as client:
-                client.sendall(b"GET /slow?%s HTTP/1.1\r\nHost: x\r\n\r\n" % seconds.encode())
+                client.sendall(b"GET /slow?%s HTTP/1.1\r\nHost: x\r\n\r\n" % str(tmp_path / file).encode())
                 with contextlib.suppress(ConnectionError):
-                    answers[seconds] = client.recv(1000)
+                    answers[file] = client.recv(1000)
 
-        threads = [threading.Thread(target=ask, args=[seconds]) for seconds in ("1.5", "60")]
+        threads = [threading.Thread(target=ask, args=[file]) for file in ("soon", "never")]
         for thread in threads:
             thread.start()
         half_sent.sendall(b"GET /pid HTTP/1.1\r\nHo")
         eventually(lambda: gateway.metric("gateway_connections") == 4)
-        began = time.monotonic()
-        gateway.stop()  # 3 s for what is in flight, 1.5 s for closing Redis, and the stand-in uses up both
-        assert time.monotonic() - began < 9
+        gateway.signal(signal.SIGTERM)
+        with contextlib.suppress(ConnectionResetError):
+            assert idle.recv(1) == b"", "the stop has begun"
+        (tmp_path / "soon").touch()
+        # 3 s for what is in flight, 1.5 s for closing Redis; the stand-in uses up both, and is killed where the machine
+        # takes longer than the rest to end a process.
+        errors = gateway.stop(status=None)
         for thread in threads:
             thread.join()
-        assert answers["1.5"].startswith(b"HTTP/1.1 200")
-        assert not answers.get("60")
-        for client in (idle, half_sent):
-            with contextlib.suppress(ConnectionResetError):
-                assert client.recv(1) == b""
-        assert "requests were cut requests=1" in gateway.errors()
+        assert answers["soon"].startswith(b"HTTP/1.1 200")
+        assert not answers.get("never")
+        with contextlib.suppress(ConnectionResetError):
+            assert half_sent.recv(1) == b""
+        assert "requests were cut requests=1" in errors
+        assert gateway.popen is not None
+        assert gateway.popen.returncode == int("a worker did not end in time" in errors)
 
 
 def test_ctrl_c_reaches_the_whole_process_group_and_still_ends_in_order() -> None:
@@ -236,7 +255,7 @@ def test_ctrl_c_reaches_the_whole_process_group_and_still_ends_in_order() -> Non
         for pid in (gateway.pid, *gateway.workers()):
             os.kill(pid, signal.SIGINT)
         assert gateway.popen is not None
-        assert gateway.popen.wait(10) == 0
+        assert gateway.popen.wait(60) == 0
         assert "Traceback" not in gateway.errors()
 
 
@@ -259,7 +278,7 @@ def test_what_a_module_of_ours_calls_is_not_deprecated_or_its_process_ends(modul
 
 def run(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gateway", *arguments, "--config", str(config)]
-    return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
 def test_bad_settings_are_all_listed_with_status_2(tmp_path: Path) -> None:

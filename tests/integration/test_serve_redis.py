@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from signal import SIGTERM
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -94,7 +94,7 @@ class Asking:
 def stop_while_in_flight(gateway: Gateway, asking: Asking, go_on: Callable[[], None]) -> None:
     """Signal while requests wait, let Redis go on once the drain shows, and end the drain when all are answered."""
     gateway.signal(SIGTERM)
-    eventually(lambda: gateway.get("/readyz")[0] == 503, within_s=30)
+    eventually(lambda: gateway.get("/readyz")[0] == 503)
     assert asking.answers == []
     go_on()
     answers = asking.wait()
@@ -105,11 +105,13 @@ def stop_while_in_flight(gateway: Gateway, asking: Asking, go_on: Callable[[], N
     assert not re.search("Event loop is closed|was destroyed", errors), errors
 
 
-PATIENT = {"read_timeout_ms": 8000, "request_budget_ms": 8000}
+PATIENT = {"read_timeout_ms": 25_000, "request_budget_ms": 25_000}
+"""Longer than the machine ever stands still. Boards must have a grace as long."""
+GRACE_MS = 25_000
 
 
 def gateway_connection(gateway: Gateway) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", gateway.port), timeout=20)
+    return socket.create_connection(("127.0.0.1", gateway.port), timeout=30)
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -121,7 +123,7 @@ def test_d13_a12_sigterm_finishes_what_is_in_flight_and_leaves_nothing_behind(
     settings = {
         "server": {"workers": workers},
         "redis": {"primary": f"redis://{proxy.address}", **PATIENT},
-        "leaderboards": [board(grace_ms=8000)],
+        "leaderboards": [board(grace_ms=GRACE_MS)],
     }
     gateway = stack.enter_context(Gateway(settings, drain_s=60))
     gateway.wait_all_ready()
@@ -133,7 +135,7 @@ def test_d13_a12_sigterm_finishes_what_is_in_flight_and_leaves_nothing_behind(
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
     proxy.do(FaultProxy.hang)
     asking = Asking(gateway, MEMBER, 20)
-    eventually(lambda: gateway.metric("gateway_connections") == 71, within_s=30)
+    eventually(lambda: gateway.metric("gateway_connections") == 71)
     stop_while_in_flight(gateway, asking, lambda: proxy.do(FaultProxy.heal))
     eventually(lambda: not clients_of(redis))
 
@@ -143,14 +145,14 @@ def test_a12_a_gateway_of_any_shape_finishes_what_is_in_flight_and_leaves_no_con
     stack: contextlib.ExitStack, shape: str
 ) -> None:
     group, nodes, sentinels = stack.enter_context(running(shape))
-    settings = {"redis": {**group.settings, **PATIENT}, "leaderboards": [board(grace_ms=8000)]}
+    settings = {"redis": {**group.settings, **PATIENT}, "leaderboards": [board(grace_ms=GRACE_MS)]}
     gateway = stack.enter_context(Gateway(settings, drain_s=60))
     for sentinel in sentinels:
         eventually(lambda at=sentinel: any("subscribe" in one for one in clients_of(at)))  # type: ignore[misc]
     for node in nodes:
         node.freeze()
     asking = Asking(gateway, MEMBER, 20)
-    eventually(lambda: gateway.metric("gateway_connections") == 20, within_s=30)
+    eventually(lambda: gateway.metric("gateway_connections") == 20)
 
     def thaw() -> None:
         for node in nodes:
@@ -199,10 +201,20 @@ def test_a14_a_start_without_redis_is_live_says_why_and_recovers_by_itself(
     eventually(lambda: f"primary {proxy.address} is down" in gateway.stderr.read_text(), what="it says why")
     proxy.do(FaultProxy.heal)
     gateway.wait_all_ready()
-    for _ in range(8):
-        assert gateway.json(MEMBER)["rank"] == 1
-        assert gateway.json(TOP)["total"] == 1
+    for _ in range(8):  # a connection each: the kernel spreads them over the workers
+        assert recovered(gateway, MEMBER)["rank"] == 1
+        assert recovered(gateway, TOP)["total"] == 1
     gateway.stop()
+
+
+def recovered(gateway: Gateway, path: str) -> Any:
+    """Return what a path answers: a 200, if need be in a moment, since a busy Redis may be late for one read."""
+
+    def answer() -> bytes | None:
+        status, _, body = gateway.get(path)
+        return body if status == 200 else None
+
+    return json.loads(eventually(answer, what=f"{path} is answered") or b"")
 
 
 def test_a_gateway_with_the_documented_account_serves_and_its_password_right_or_wrong_shows_nowhere(
@@ -215,13 +227,18 @@ def test_a_gateway_with_the_documented_account_serves_and_its_password_right_or_
         (tmp_path / "password").write_text(secret)
         account = {"username": USER, "password_file": str(tmp_path / "password")}
         gateway = stack.enter_context(
-            Gateway({"redis": {"primary": server.url, **account}, "leaderboards": [board()]}, wait_for="/livez")
+            Gateway(
+                {"redis": {"primary": server.url, **account, **PATIENT}, "leaderboards": [board(grace_ms=GRACE_MS)]},
+                wait_for="/livez",
+            )
         )
+        if status == 503:
+            eventually(lambda gateway=gateway: "WRONGPASS" in gateway.stderr.read_text())  # type: ignore[misc]
         eventually(lambda gateway=gateway, status=status: gateway.get("/readyz")[0] == status)  # type: ignore[misc]
         answers = [gateway.get(path) for path in (TOP, MEMBER, f"{MEMBER}/neighbors", "/readyz")]
         assert [answer[0] for answer in answers] == [status] * 4
         shown = gateway.metrics() + repr(answers)
-        shown += gateway.stop(within_s=5)
+        shown += gateway.stop()
         assert secret not in shown
         assert ("WRONGPASS" in shown) is (status == 503)
     refused = [entry for entry in map(repr, server.call("ACL", "LOG")) if "auth" not in entry]
@@ -230,28 +247,45 @@ def test_a_gateway_with_the_documented_account_serves_and_its_password_right_or_
 
 def test_c22_workers_agree_within_the_ttl(redis: RedisServer) -> None:
     """The bound is ttl + grace: a snapshot is served that long, and one refresh runs behind it in each worker."""
-    ttl_s, grace_s = 0.5, 0.5
     settings = {
         "server": {"workers": 4},
-        "redis": {"primary": redis.url},
-        "leaderboards": [board(ttl_ms=500, grace_ms=500)],
+        "redis": {"primary": redis.url, "read_timeout_ms": 1000, "request_budget_ms": 1000},
+        "leaderboards": [board(ttl_ms=500, grace_ms=1000)],
     }
     with Gateway(settings) as gateway:
-        for _ in range(40):
-            gateway.json(TOP)
-        redis.call("ZADD", "lb:s", 999, "new")
-        changed = time.monotonic()
-        seen: list[tuple[float, bool, str]] = []
-        while time.monotonic() < changed + 2.5:
-            asked = time.monotonic()
-            _, headers, body = gateway.get(TOP)
-            first = json.loads(body)["entries"][0]["member"]
-            seen.append((asked - changed, first == "new", headers["leaderboard-as-of"]))
+        # Where the machine stood still just after the write, nobody asked for what was old: then there is another.
+        rounds = (answers_around_a_write(gateway, redis, f"new-{score}", score) for score in range(1000, 1010))
+        seen = next((seen for seen in rounds if any(not one.is_new for one in seen)), [])
         gateway.stop()
-    redis.call("ZREM", "lb:s", "new")
-    late = [one for one in seen if one[0] > ttl_s + grace_s + 0.25]
-    assert len(late) > 50
-    assert all(is_new for _, is_new, _ in late)
-    assert any(not is_new for _, is_new, _ in seen), "the workers' snapshots were never asked while old"
-    when = {is_new: [as_of for _, new, as_of in seen if new is is_new] for is_new in (True, False)}
-    assert max(when[False]) < max(when[True]), "an answer's own time tells a client which of two is newer"
+    redis.call("ZREMRANGEBYSCORE", "lb:s", 1000, 1010)
+    old, new = ([one.as_of for one in seen if one.is_new is is_new] for is_new in (False, True))
+    assert old, "the workers' snapshots were never asked while old"
+    assert max(old) < max(new), "an answer's own time tells a client which of two is newer"
+
+
+class Seen(NamedTuple):
+    """One answer: when it was asked for after the write, whether it knew of that, and its own time."""
+
+    asked_s: float
+    is_new: bool
+    as_of: str
+
+
+def answers_around_a_write(gateway: Gateway, redis: RedisServer, member: str, score: int) -> list[Seen]:
+    """Put somebody new at the top and return what is seen until 50 answers are older than they may be."""
+    ttl_s, grace_s = 0.5, 1.0
+    for _ in range(40):
+        gateway.json(TOP)
+    redis.call("ZADD", "lb:s", score, member)
+    changed = time.monotonic()
+    seen: list[Seen] = []
+    late = 0
+    while late < 50:
+        asked_s = time.monotonic() - changed
+        _, headers, body = gateway.get(TOP)
+        if "leaderboard-stale" in headers:  # Redis itself was late: such an answer says how old it is
+            continue
+        seen.append(Seen(asked_s, json.loads(body)["entries"][0]["member"] == member, headers["leaderboard-as-of"]))
+        late += asked_s > ttl_s + grace_s + 0.25
+    assert all(one.is_new for one in seen if one.asked_s > ttl_s + grace_s + 0.25)
+    return seen
