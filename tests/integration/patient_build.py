@@ -15,5 +15,6 @@ from gateway.settings import Settings
 
 def build(settings: Settings, *, counters: Counters) -> app.Gateway:
     starting.PATIENCE_S = keeper.RESTORE_WAIT_S = 30.0
-    app.STOP_SAVE_S, worker.STOP_S = 3.0, 4.0  # the parent kills a worker that takes 4.9 s in all
+    app.STOP_SAVE_S = 3.0
+    vars(worker)["STOP_S"] = 4.0  # the parent kills a worker that takes 4.9 s in all
     return app.build(settings, counters=counters)

@@ -31,7 +31,9 @@ def redis() -> Iterator[RedisServer]:
 
 
 def settings(redis: RedisServer, store: str, **server: Any) -> dict[str, Any]:
-    boards = [{"name": name, "key": f"lb:{name}", "ttl_ms": 100, "grace_ms": 600} for name in ("race", "other")]
+    boards: list[dict[str, Any]] = [
+        {"name": name, "key": f"lb:{name}", "ttl_ms": 100, "grace_ms": 600} for name in ("race", "other")
+    ]
     long = {"label": "long", "start": "2020-03-01", "end": "2999-03-01"}  # not daily: a test may run over midnight
     boards.append({"name": "season", "key": "lb:<period>", "seasons": [long], "ttl_ms": 100, "grace_ms": 600})
     boards.append({"name": "clan-<id>", "key": "lb:clan:<id>"})
