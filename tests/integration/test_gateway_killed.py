@@ -25,7 +25,11 @@ from gateway.fingerprint import FINGERPRINT_BYTES
 from gateway.lastknown.opening import open_store
 from gateway.lastknown.store import LastKnownStore, Name
 from gateway.model import TOP_LIMIT, SnapshotKey
+from tests.patience import PatientGateway
 from tests.servers import Gateway, RedisServer, eventually
+from tests.servers.process import accepts
+
+pytestmark = pytest.mark.timeout(600)  # fifty starts, each of which takes as long as the machine lets it
 
 KILLS = 50
 BOARDS = [f"board-{number}" for number in range(12)]
@@ -116,7 +120,7 @@ async def test_a_gateway_killed_at_any_moment_of_saving_leaves_every_board_whole
     assert store is not None
     dice = random.Random(5)
     former = [0.0] * len(BOARDS)
-    with running(_writing, redis), Gateway(settings) as gateway:
+    with running(_writing, redis), PatientGateway(settings) as gateway:
         eventually(lambda: len(list(tmp_path.glob("last/*.board"))) == len(BOARDS), what="every board is saved once")
         for _ in range(KILLS):
             with running(_reading, gateway):
@@ -124,6 +128,7 @@ async def test_a_gateway_killed_at_any_moment_of_saving_leaves_every_board_whole
                 time.sleep(dice.random() * SAVING_S)
                 os.killpg(gateway.pid, SIGKILL)
                 gateway.kill()
+            eventually(lambda: not accepts(gateway.port), what="the worker is gone as well, with what it was writing")
             kept = await scores_kept(store)
             assert all(now >= before for before, now in zip(former, kept, strict=True)), "a board went back in time"
             assert kept != former
