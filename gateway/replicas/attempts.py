@@ -157,6 +157,8 @@ class Attempts:
         while True:
             chosen = await self._choose(progress)
             now = self._monotonic()
+            # Before the reply: what is heard of the node meanwhile says nothing of data that was read earlier.
+            known_at = chosen.node.health.known_at if chosen.stale else None
             try:
                 reply = await self._send(progress, chosen.node, now)
             except AttemptError as error:
@@ -165,15 +167,14 @@ class Attempts:
             self.ok[chosen.role][0] += 1
             if progress.refused is not None:
                 self._rest(*progress.refused, REFUSING_S)
-            return reply, self._stamp(chosen, now), chosen.role == "primary"
+            return reply, self._stamp(chosen, now, known_at), chosen.role == "primary"
 
     def _send(self, progress: Progress, node: Node, now: float) -> Answer:
         progress.deadline = min(now + self._limits.read_timeout_s, progress.until)
         before, progress.before = progress.before, ()
         return node.connection().send_behind(before, progress.request.packed(), now, progress.deadline)
 
-    def _stamp(self, chosen: Choice, began: float) -> Stamp:
-        known_at = chosen.node.health.known_at if chosen.stale else None
+    def _stamp(self, chosen: Choice, began: float, known_at: float | None) -> Stamp:
         at = began if known_at is None else known_at
         return Stamp(began, self._clock.wall() - max(0.0, self._monotonic() - at), chosen.stale)
 
