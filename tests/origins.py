@@ -75,7 +75,7 @@ def rank(standings: Standings) -> int | None:
     return standings.entries[0].rank if standings.entries else None
 
 
-async def soon(condition: Callable[[], bool], *, within_s: float = 10.0, what: str = "") -> float:
+async def soon(condition: Callable[[], bool], *, within_s: float = 30.0, what: str = "") -> float:
     """Wait until a condition holds, and return how long that took; fail after ``within_s``."""
     began = time.monotonic()
     while not condition():

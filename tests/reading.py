@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from gateway.clock import SystemClock
@@ -23,6 +23,9 @@ from gateway.replicas.node import Nodes
 from gateway.replicas.reads import ReplicaReads
 
 KEY = b"lb:s"
+PATIENT: Mapping[str, float] = {"read_timeout_s": 2.0, "request_budget_s": 5.0, "max_lag_s": 20.0}
+"""What ``reading`` reads with where a test says nothing else: a node, or the whole machine, may stand still for two
+seconds, and it is no fault of the node's yet. A test is of what it did to the nodes, not of what the machine did."""
 
 
 class Reading(NamedTuple):
@@ -51,8 +54,8 @@ async def reading(
     preload: bool = True,
     **limits: Any,
 ) -> AsyncIterator[Reading]:
-    """Read from nodes at loopback ports, the primary first; ``limits`` are fields of ``Limits``."""
-    clock, counters, numbers = SystemClock(), Counters(), Limits(**limits)
+    """Read from nodes at loopback ports, the primary first; ``limits`` are fields of ``Limits``, instead of ``PATIENT``."""
+    clock, counters, numbers = SystemClock(), Counters(), Limits(**{**PATIENT, **limits})
     nodes = Nodes(
         clock=clock,
         random=random.Random(1),

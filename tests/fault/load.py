@@ -31,7 +31,12 @@ class Load:
     """What became of the reads so far."""
 
     def __init__(self) -> None:
-        self.right = self.stale = 0
+        self.right = 0
+        self.begins()
+
+    def begins(self) -> None:
+        """Forget what went wrong so far."""
+        self.stale = 0
         self.errors: Counter[str] = Counter()
         self.slowest_s = 0.0
 
@@ -40,12 +45,28 @@ class Load:
         """How many reads ended with one of the gateway's errors."""
         return sum(self.errors.values())
 
-    async def more(self, count: int = 100, *, within_s: float = 5.0) -> None:
+    async def more(self, count: int = 100, *, within_s: float = 30.0) -> None:
         """Wait until so many more reads were answered rightly."""
         goal = self.right + count
         async with asyncio.timeout(within_s):
             while self.right < goal:
                 await asyncio.sleep(0.005)
+
+    async def steady(self, count: int = 300, *, marked: bool = False, within_s: float = 30.0) -> None:
+        """Wait until so many reads in a row were answered rightly: none with the mark (or, ``marked``, all), no error.
+
+        For what holds from now on: the machine may spoil a few reads, and no more than a few.
+        """
+        async with asyncio.timeout(within_s):
+            while True:
+                wrong, goal = self._wrong(marked=marked), self.right + count
+                while wrong == self._wrong(marked=marked):
+                    if self.right >= goal:
+                        return
+                    await asyncio.sleep(0.005)
+
+    def _wrong(self, *, marked: bool) -> int:
+        return self.failed + (self.right - self.stale if marked else self.stale)
 
     async def _read(self, origin: Origin, numbers: random.Random) -> None:
         loop = asyncio.get_running_loop()
@@ -67,11 +88,15 @@ class Load:
 
 @contextlib.asynccontextmanager
 async def load(origin: Origin, readers: int = 20) -> AsyncIterator[Load]:
-    """Read all the time; a wrong answer fails the test when the block ends."""
+    """Read all the time; a wrong answer fails the test when the block ends.
+
+    What went wrong before the block, while the first connections were opened, does not count.
+    """
     seen = Load()
     tasks = [asyncio.create_task(seen._read(origin, random.Random(seed))) for seed in range(readers)]
     try:
-        await seen.more(20)
+        await seen.steady(20)
+        seen.begins()
         yield seen
     finally:
         for task in tasks:

@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from gateway.errors import GatewayError, OriginTimeout, OriginUnavailable, Overloaded
-from gateway.model import Origin
+from gateway.model import Standings
 from tests.fault.load import MEMBERS, SCORES, check, load
 from tests.fault.proxy import FaultProxy
-from tests.reading import pairs, reading, target
-from tests.servers import RedisGroup
+from tests.reading import PATIENT, Reading, pairs, reading, target
+from tests.servers import RedisGroup, RedisServer, eventually
 
 pytestmark = pytest.mark.xdist_group("replica_faults")
+
+SLACK_S = 3.0
+"""What a machine that stands still for a moment may add to a read."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +62,7 @@ def ports(group: RedisGroup) -> list[int]:
     return [node.port for node in group.nodes]
 
 
-async def until(condition: Any, within_s: float = 5.0) -> None:
+async def until(condition: Any, within_s: float = 30.0) -> None:
     async with asyncio.timeout(within_s):
         while not condition():
             await asyncio.sleep(0.01)
@@ -69,7 +72,7 @@ async def until(condition: Any, within_s: float = 5.0) -> None:
 
 
 async def test_a_cancelled_read_does_not_shift_the_replies_behind_it(group: RedisGroup, proxies: Proxies) -> None:
-    async with reading(proxies.primary.port, read_timeout_s=1.0, request_budget_s=2.0) as reads:
+    async with reading(proxies.primary.port) as reads:
         proxies.primary.delay(0.05)
         first = asyncio.ensure_future(reads.origin.member(target(), b"m001"))
         await asyncio.sleep(0.02)
@@ -101,15 +104,20 @@ class Crowd:
 
     ROUNDS = 20
     RIGHT = 1000
+    LEFT = 100
 
-    def __init__(self, origin: Origin, numbers: random.Random) -> None:
-        self.origin, self.numbers = origin, numbers
+    def __init__(self, reads: Reading, numbers: random.Random) -> None:
+        self.reads, self.origin, self.numbers = reads, reads.origin, numbers
         self.right = self.left = self.rounds = 0
         self.errors: list[GatewayError] = []
 
     @property
     def goes_on(self) -> bool:
-        return self.rounds < self.ROUNDS or self.right < self.RIGHT
+        return self.rounds < self.ROUNDS or self.right < self.RIGHT or not self.lost or self.left <= self.LEFT
+
+    @property
+    def lost(self) -> int:
+        return self.reads.count("reads", "replica", "lost")
 
     async def caller(self) -> None:
         while self.goes_on:
@@ -151,12 +159,10 @@ async def test_200_callers_over_few_connections_always_get_the_answer_for_the_me
     group: RedisGroup, proxies: Proxies
 ) -> None:
     async with reading(*proxies.ports) as reads:
-        crowd = Crowd(reads.origin, random.Random(7))
+        crowd = Crowd(reads, random.Random(7))
         async with asyncio.timeout(60):
             await asyncio.gather(crowd.chaos(proxies), *(crowd.caller() for _ in range(200)))
-    assert crowd.left > 100
     assert all(isinstance(error, OriginUnavailable | OriginTimeout | Overloaded) for error in crowd.errors)
-    assert reads.count("reads", "replica", "lost") > 0, "it was not too gentle"
 
 
 async def test_a_burst_is_answered_over_the_connections_there_are(group: RedisGroup, proxies: Proxies) -> None:
@@ -176,6 +182,9 @@ async def test_reads_go_on_over_the_other_replica_and_come_back_to_the_first(
     group: RedisGroup, proxies: Proxies, fault: str
 ) -> None:
     async with reading(*proxies.ports) as reads, load(reads.origin) as seen:
+        await until(lambda: reads.states() == ["up", "up", "up"])
+        await seen.steady()  # by then there are retries to spare for all that is under way
+        from_primary = reads.count("reads", "primary", "ok")
         match fault:
             case "hang":
                 proxies.one.hang()
@@ -189,67 +198,80 @@ async def test_reads_go_on_over_the_other_replica_and_come_back_to_the_first(
                 await proxies.one.refuse()
         await seen.more(500)
         await until(lambda: reads.states()[1] != "up")
-        failed = seen.failed
-        await seen.more(300)
-        assert seen.failed == failed, "once it is known, nobody runs into it"
+        await seen.steady()  # once it is known, nobody runs into it
         await proxies.one.heal()
-        await until(lambda: reads.states() == ["up", "up", "up"], within_s=5.0)
-        await seen.more(200)
+        await until(lambda: reads.states() == ["up", "up", "up"])
+        await seen.steady()
     assert seen.stale == 0
     assert seen.failed <= 20, "at most those whose retry the budget refused"
-    assert seen.slowest_s < 0.6, "no read outlasts its budget"
-    assert reads.count("reads", "primary", "ok") == 0
+    assert seen.slowest_s < PATIENT["request_budget_s"] + SLACK_S, "no read outlasts its budget"
+    assert reads.count("reads", "primary", "ok") == from_primary
 
 
 async def test_a_reply_cut_in_the_middle_is_asked_for_again_elsewhere(group: RedisGroup, proxies: Proxies) -> None:
     async with reading(group.primary.port, proxies.one.port) as reads:
         for number in range(5):
+            await until(lambda: reads.states() == ["up", "up"])
             proxies.one.cut(5 * number + 1)
             check(await reads.origin.member(target(), b"m%03d" % number), b"m%03d" % number)
             await proxies.one.heal()
-            await until(lambda: reads.states() == ["up", "up"])
         assert reads.count("reads", "replica", "lost") == 5
         assert reads.count("reads", "primary", "ok") == 5
 
 
 async def test_a_frozen_replica_is_left_alone_until_it_thaws(group: RedisGroup) -> None:
     async with reading(*ports(group)) as reads, load(reads.origin) as seen:
+        await until(lambda: reads.states() == ["up", "up", "up"])
+        await seen.steady()  # by then there are retries to spare for all that is under way
         group.replicas[0].freeze()
         await seen.more(500)
         await until(lambda: reads.states()[1] != "up")
+        await seen.steady()
         group.replicas[0].thaw()
         await until(lambda: reads.states()[1] == "up")
-        await seen.more(100)
+        await seen.steady()
     assert seen.failed <= 20
     assert seen.stale == 0
 
 
 async def test_a_replica_that_loads_its_data_is_left_alone(stack: contextlib.ExitStack) -> None:
-    slow_load = ["key-load-delay 3000", "loading-process-events-interval-bytes 1024"]
+    slow_load = ["key-load-delay 20000", "loading-process-events-interval-bytes 1024"]
     group = stack.enter_context(RedisGroup(2, config=slow_load))
     group.write("ZADD", "lb:s", *pairs(SCORES))
-    group.call("CONFIG", "SET", "key-load-delay", "0")
     for number in range(300):
         group.call("SET", f"filler:{number}", "x" * 100)
     group.wait_in_sync()
     async with reading(*ports(group)) as reads:
+        await until(lambda: reads.states() == ["up", "up", "up"])
         restarting = asyncio.create_task(asyncio.to_thread(group.replicas[0].restart, keep=True, wait=False))
-        states = set()
-        end = time.monotonic() + 2.5
-        while time.monotonic() < end:
-            for _ in range(5):
+        async with asyncio.timeout(30):
+            while reads.states()[1] != "loading":
                 check(await reads.origin.member(target(), b"m001"), b"m001")
-            states.add(reads.states()[1])
-            await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)
         await restarting
-        assert "loading" in states
-        await until(lambda: reads.states()[1] == "up", within_s=8)
+        for _ in range(20):
+            check(await reads.origin.member(target(), b"m001"), b"m001")
+        await asyncio.to_thread(hurry, group.replicas[0])
+        await until(lambda: reads.states()[1] == "up")
+
+
+async def marked(reads: Reading) -> Standings:
+    """Return the first answer with the stale mark."""
+    async with asyncio.timeout(30):
+        while not (found := await reads.origin.member(target(), b"m001")).stamp.stale:
+            await asyncio.sleep(0.01)
+    return found
+
+
+def hurry(loading: RedisServer) -> None:
+    """Let a node that loads its data, and takes all the time that the test needs, be done with it."""
+    eventually(lambda: loading.call("CONFIG", "SET", "key-load-delay", "0"), what="an answer in the middle of it")
 
 
 async def test_a_lagging_replica_is_not_read_while_another_can_be_and_marked_where_none_can(
     group: RedisGroup,
 ) -> None:
-    lagging, _ = group.replicas
+    lagging, other = group.replicas
     async with FaultProxy(group.primary.port) as link:
         lagging.call("REPLICAOF", "127.0.0.1", link.port)
         try:
@@ -259,6 +281,7 @@ async def test_a_lagging_replica_is_not_read_while_another_can_be_and_marked_whe
                 link.hang()
                 held_since = time.time()
                 group.call("ZADD", "lb:s", 10_000, "late")
+                await asyncio.to_thread(lambda: eventually(lambda: other.call("ZCARD", "lb:s") == MEMBERS + 1))
                 await until(lambda: reads.states()[1] == "lagging")
                 lagging.call("CONFIG", "RESETSTAT")
                 for _ in range(50):
@@ -272,9 +295,7 @@ async def test_a_lagging_replica_is_not_read_while_another_can_be_and_marked_whe
                 await link.heal()
                 await until(lambda: reads.states() == ["up", "up"])
                 link.hang()
-                await until(lambda: reads.states()[1] == "lagging")
-                found = await reads.origin.member(target(), b"m001")
-                assert found.stamp.stale
+                found = await marked(reads)
                 assert held_since < found.stamp.as_of < time.time() - 0.4
                 await link.heal()
                 await until(lambda: reads.states()[1] == "up")
@@ -290,7 +311,8 @@ async def test_a_replica_full_of_clients_is_named_and_joins_when_there_is_room(g
         async with reading(*ports(group)) as reads, load(reads.origin) as seen:
             await seen.more(300)
             assert reads.reads.nodes()[1].state == "down"
-            assert reads.reads.nodes()[1].trouble in ("ERR", "closed by the node", "Connection reset by peer")
+            said = ("ERR", "closed by the node", "Connection reset by peer")
+            await until(lambda: reads.reads.nodes()[1].trouble in said)
             full.call("CONFIG", "SET", "maxclients", "1000")
             await until(lambda: reads.states()[1] == "up")
         assert (seen.failed, seen.stale) == (0, 0)
@@ -302,38 +324,36 @@ async def test_a_replica_full_of_clients_is_named_and_joins_when_there_is_room(g
 
 
 async def test_a_dead_primary_does_not_take_the_reads_with_it(group: RedisGroup) -> None:
+    began = time.time()
     async with reading(*ports(group)) as reads, load(reads.origin) as seen:
-        alive_until = time.time()
+        await until(lambda: reads.states() == ["up", "up", "up"])
         await asyncio.to_thread(group.primary.restart, keep=True, wait=False)
         group.primary.kill()
         await until(lambda: reads.states()[0] == "down" and reads.states()[1:] == ["link_down", "link_down"])
-        await asyncio.sleep(0.1)
-        before = seen.right, seen.stale, seen.failed
-        await seen.more(500)
-        assert seen.right - before[0] == seen.stale - before[1], "every one carries the mark"
-        assert seen.failed == before[2]
+        await seen.steady(500, marked=True)  # every one carries the mark
         found = await reads.origin.member(target(), b"m001")
-        assert alive_until - 2 < found.stamp.as_of < time.time()
+        assert began < found.stamp.as_of < time.time()
         assert (await reads.origin.window(target(), 1, 100)).stamp.stale
         assert (await reads.origin.member(target(), b"nobody")).missing, "an absent member of a present board"
         with pytest.raises(OriginUnavailable):
             await reads.origin.member(target(b"lb:ghost"), b"x")  # an absent key cannot be said
         await asyncio.to_thread(group.primary.start)
-        await until(lambda: reads.states() == ["up", "up", "up"], within_s=8)
-        stale = seen.stale
-        await seen.more(100)
-        assert seen.stale <= stale + 20, "only what was under way"
+        await until(lambda: reads.states() == ["up", "up", "up"])
+        await seen.steady()  # no mark on any of them
 
 
 async def test_a_primary_that_only_the_gateway_cannot_reach_leaves_the_replicas_readable_and_marked(
     group: RedisGroup, proxies: Proxies
 ) -> None:
-    async with reading(*proxies.ports, max_lag_s=0.4) as reads, load(reads.origin) as seen:
+    async with (
+        reading(*proxies.ports, max_lag_s=0.4, primary_max_reads_per_s=1e6) as reads,
+        load(reads.origin) as seen,
+    ):
+        await seen.steady()  # by then there are retries to spare for all that wait for the primary
         proxies.primary.drop()
         await until(lambda: reads.states()[1:] == ["lagging", "lagging"])
         await seen.more(100)
-        found = await reads.origin.member(target(), b"m001")
-        assert found.stamp.stale
+        await marked(reads)
         with pytest.raises(GatewayError):
             await reads.origin.member(target(b"lb:ghost"), b"x")
         await proxies.primary.heal()
@@ -343,15 +363,14 @@ async def test_a_primary_that_only_the_gateway_cannot_reach_leaves_the_replicas_
 
 
 async def test_replicas_without_a_primary_are_read_for_failover_stale_s_and_no_longer(group: RedisGroup) -> None:
-    async with reading(*ports(group), max_lag_s=0.4, failover_stale_s=2.0) as reads:
+    async with reading(*ports(group), max_lag_s=0.4, failover_stale_s=6.0) as reads:
+        await until(lambda: reads.states() == ["up", "up", "up"])
         group.primary.kill()
-        died = time.monotonic()
-        await asyncio.sleep(1.0)
+        await until(lambda: reads.states() == ["down", "link_down", "link_down"])
         assert (await reads.origin.member(target(), b"m001")).stamp.stale
-        await asyncio.sleep(max(0.0, died + 2.6 - time.monotonic()))
+        await until(lambda: not reads.reads.up())
         with pytest.raises(OriginUnavailable):
             await reads.origin.member(target(), b"m001")
-        assert not reads.reads.up()
 
 
 async def test_a_replica_restarted_empty_while_the_primary_is_down_is_not_believed(group: RedisGroup) -> None:
@@ -373,15 +392,17 @@ async def test_a_replica_restarted_empty_while_the_primary_is_down_is_not_believ
 
 
 async def test_a_gateway_started_while_the_primary_is_dead_reads_replicas_that_were_in_sync(group: RedisGroup) -> None:
+    killed = time.time()
     group.primary.kill()
-    await asyncio.sleep(0.2)
+    for replica in group.replicas:
+        await asyncio.to_thread(lambda at=replica: eventually(lambda: at.info()["master_link_status"] == "down"))  # type: ignore[misc]
     died = time.time()
     async with reading(*ports(group), max_lag_s=0.4) as reads:
         await until(reads.reads.up)
         found = await reads.origin.member(target(), b"m001")
         check(found, b"m001")
         assert found.stamp.stale
-        assert died - 3 < found.stamp.as_of <= died + 1
+        assert killed - 2 < found.stamp.as_of <= died + 1, "Redis says it in whole seconds"
 
 
 async def test_a_replica_that_may_not_serve_stale_data_is_passed_over(group: RedisGroup) -> None:
@@ -389,15 +410,17 @@ async def test_a_replica_that_may_not_serve_stale_data_is_passed_over(group: Red
     strict.call("CONFIG", "SET", "replica-serve-stale-data", "no")
     try:
         async with reading(*ports(group)) as reads, load(reads.origin) as seen:
+            await until(lambda: reads.states() == ["up", "up", "up"])
+            await seen.steady()  # by then there are retries to spare for all that is under way
             group.primary.kill()
             await until(lambda: reads.states()[1] == "resting")
             await seen.more(300)
             assert seen.failed <= 5
         async with reading(group.primary.port, strict.port) as alone:
-            await asyncio.sleep(0.2)
+            await until(lambda: alone.states()[1] == "resting")
             with pytest.raises(OriginUnavailable):
                 await alone.origin.member(target(), b"m001")
-            assert not alone.reads.up()
+            await until(lambda: not alone.reads.up())
     finally:
         strict.call("CONFIG", "SET", "replica-serve-stale-data", "yes")
 
@@ -423,17 +446,18 @@ async def test_with_every_replica_gone_the_primary_is_read_within_its_allowance(
 async def test_a_frozen_redis_costs_a_read_its_budget_at_most_and_later_ones_nothing(group: RedisGroup) -> None:
     server = group.primary
     async with reading(server.port) as reads:
+        await until(reads.reads.up)
         server.freeze()
         began = time.monotonic()
         with pytest.raises(OriginUnavailable):  # one attempt, and nobody else to ask: there was budget left
             await reads.origin.member(target(), b"m001")
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < PATIENT["request_budget_s"]
         await until(lambda: reads.states()[0] != "up")
         began = time.monotonic()
         for _ in range(20):
             with pytest.raises(OriginUnavailable):
                 await reads.origin.member(target(), b"m001")
-        assert time.monotonic() - began < 0.5, "nobody waits for what is known to hang"
+        assert time.monotonic() - began < 10 * PATIENT["read_timeout_s"], "nobody waits for what is known to hang"
         server.thaw()
         await until(reads.reads.up)
         check(await reads.origin.member(target(), b"m001"), b"m001")
@@ -446,10 +470,8 @@ async def test_all_nodes_gone_and_back_needs_no_restart(group: RedisGroup, proxi
         await until(lambda: seen.failed > 100)
         for proxy in proxies.all:
             await proxy.heal()
-        await until(lambda: reads.states() == ["up", "up", "up"], within_s=3.0)
-        failed = seen.failed
-        await seen.more(200)
-        assert seen.failed <= failed + 20
+        await until(lambda: reads.states() == ["up", "up", "up"])
+        await seen.steady()
         assert set(seen.errors) <= {"OriginUnavailable", "OriginTimeout", "Overloaded"}
 
 
