@@ -17,8 +17,7 @@ pytestmark = pytest.mark.xdist_group("failover")
 BOARD = "/v1/leaderboards/s"
 ABSENT = [f"{BOARD}/members/nobody", f"{BOARD}/members/nobody/neighbors"]
 PRESENT = [f"{BOARD}/members/bob", f"{BOARD}/members/bob/neighbors"]
-LIMITS = {"read_timeout_ms": 250, "request_budget_ms": 1000, "max_lag_ms": 1000}
-SLACK_S = 2.0
+LIMITS = {"read_timeout_ms": 2000, "request_budget_ms": 5000, "max_lag_ms": 1000}
 
 
 def absent(gateway: Gateway, path: str) -> dict[str, str]:
@@ -49,7 +48,7 @@ def without_numbers(text: str) -> str:
 def test_an_absence_is_marked_while_no_primary_answers_and_not_before_or_after(stack: contextlib.ExitStack) -> None:
     redis = stack.enter_context(RedisGroup(1))
     redis.write("ZADD", "s", 10, "ann", 20, "bob", 30, "cyd")
-    settings = {"redis": {**redis.settings, **LIMITS}, "leaderboards": [{"name": "s", "key": "s"}]}
+    settings = {"redis": {**redis.settings, **LIMITS}, "leaderboards": [{"name": "s", "key": "s", "grace_ms": 5000}]}
     gateway = stack.enter_context(Gateway(settings))
     for path in ABSENT:
         eventually(lambda at=path: not is_marked(absent(gateway, at)), what="an absence in step")  # type: ignore[misc]
@@ -57,13 +56,14 @@ def test_an_absence_is_marked_while_no_primary_answers_and_not_before_or_after(s
     redis.primary.freeze()
     frozen = time.time()
     for path, present in zip(ABSENT, PRESENT, strict=True):
-        eventually(lambda at=path: is_marked(absent(gateway, at)), within_s=10, what="the mark")  # type: ignore[misc]
+        eventually(lambda at=path: is_marked(absent(gateway, at)), what="the mark")  # type: ignore[misc]
         asked = time.time()
         headers = absent(gateway, path)
+        answered = time.time()
         assert is_marked(headers), "and it stays"
         assert as_of(headers) <= frozen + 0.01, "as_of is the last instant known to be in step"
-        age_s = asked - as_of(headers)
-        assert int(age_s - 0.01) <= int(headers["leaderboard-stale"]) <= age_s + SLACK_S
+        since = as_of(headers) - 0.01, as_of(headers) + 0.01  # it is rounded to milliseconds
+        assert int(asked - since[1]) <= int(headers["leaderboard-stale"]) <= answered - since[0]
         status, found, body = gateway.get(present)
         assert (status, json.loads(body)["stale"], is_marked(found)) == (200, True, True)
         assert without_numbers(headers["cache-status"]) == without_numbers(found["cache-status"])
