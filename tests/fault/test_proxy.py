@@ -33,7 +33,7 @@ async def proxy() -> AsyncIterator[FaultProxy]:
     server.close()
 
 
-async def ask(proxy: FaultProxy, data: bytes = b"0123456789", within_s: float = 2.0) -> bytes:
+async def ask(proxy: FaultProxy, data: bytes = b"0123456789", within_s: float = 30.0) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     try:
         writer.write(data)
@@ -101,9 +101,12 @@ async def test_slow_bytes_arrive_one_by_one(proxy: FaultProxy) -> None:
 
 def test_a_threaded_proxy_serves_sync_clients(redis_group: RedisGroup) -> None:
     with ThreadedProxy(redis_group.primary.port) as proxy:
-        client = redis.Redis(port=proxy.port, socket_timeout=0.1, retry=Retry(NoBackoff(), 0))
-        assert client.ping()
+        patient, client = (
+            redis.Redis(port=proxy.port, socket_timeout=s, retry=Retry(NoBackoff(), 0)) for s in (30, 0.1)
+        )
+        assert patient.ping()
         proxy.do(lambda at: at.hang())
         with pytest.raises(redis.TimeoutError):
             client.ping()
+        patient.close()
         client.close()
