@@ -80,7 +80,7 @@ async def world(request: pytest.FixtureRequest, groups: Mapping[str, RedisGroup]
     group.reset()
     ports = [node.port for node in group.nodes]
     login = Login(username=USER, password=PASSWORD, protocol=3 if resp == "3" else 2)
-    async with reading(*ports, login=login, read_timeout_s=2.0, request_budget_s=5.0) as reads:
+    async with reading(*ports, login=login, read_timeout_s=5.0, request_budget_s=15.0) as reads:
         yield World(reads.origin, group)
 
 
