@@ -34,6 +34,8 @@ class FakeSentinel:
     def __init__(self, primary: RedisServer, replicas: Sequence[RedisServer], *, epoch: int = 1) -> None:
         self.port = free_port()
         self.mute = False
+        self.unanswered = 0
+        """Questions since it is mute. Who asks has got or given up all answers to the round of questions before."""
         self._listeners: set[asyncio.StreamWriter] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.sees(primary, replicas, epoch=epoch)
@@ -68,6 +70,7 @@ class FakeSentinel:
         if words[0].upper() != "SENTINEL":
             return reply(["pong", ""]) if subscribed else b"+OK\r\n"
         if self.mute:
+            self.unanswered += 1
             return None
         if question == "SENTINEL GET-MASTER-ADDR-BY-NAME":
             return reply(["127.0.0.1", self.primary.port])

@@ -20,7 +20,7 @@ from tests.servers import RedisGroup, RedisServer, SentinelGroup, free_port
 pytestmark = pytest.mark.xdist_group("failover")
 
 RECOVERY_S = 2.0
-SLACK_S = 1.5
+SLACK_S = 8.0
 """What a machine that does other things besides may add, and the half second of answers that shows a recovery."""
 
 
@@ -39,7 +39,7 @@ async def all_is_well(origin: RealOrigin, load: Load, group: RedisGroup) -> None
     """Wait for fresh answers, from the nodes that there are now and no others."""
     await load.fresh_again(within_s=RECOVERY_S + SLACK_S)
     addresses = {node.address: "up" for node in group.nodes}
-    await soon(lambda: origin.states() == addresses, within_s=5, what="every node that there is, and no other")
+    await soon(lambda: origin.states() == addresses, what="every node that there is, and no other")
 
 
 class NameServer:
@@ -70,7 +70,7 @@ async def test_fixed_nodes_are_found_again_at_their_addresses_and_at_others_behi
     monkeypatch.setattr(socket, "getaddrinfo", name_server.answer)
     primary, *replicas = (f"redis://{name}:6379" for name in name_server.names)
     async with origin_at({"primary": primary, "replicas": replicas, **QUICK}) as origin, Load(origin) as load:
-        await load.fresh_again(within_s=5)
+        await load.begin()
         for elsewhere in (False, True):
             await outage(group.nodes, load)
             await asyncio.to_thread(come_back, group, elsewhere=elsewhere)
@@ -82,10 +82,10 @@ async def test_fixed_nodes_are_found_again_at_their_addresses_and_at_others_behi
 async def test_nodes_that_come_back_elsewhere_are_found_as_soon_as_the_sentinels_name_them(
     stack: contextlib.ExitStack,
 ) -> None:
-    group = stack.enter_context(SentinelGroup())
+    group = stack.enter_context(SentinelGroup(down_after_ms=60_000))  # no failover: none of them has to be dead for it
     fill(group)
     async with origin_at({**group.settings, **QUICK}) as origin, Load(origin) as load:
-        await load.fresh_again(within_s=5)
+        await load.begin()
 
         await outage(group.nodes, load)  # the Sentinels go on naming addresses where nobody is
         await asyncio.to_thread(come_back, group, elsewhere=True)

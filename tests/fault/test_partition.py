@@ -27,7 +27,7 @@ OLD_HALF, NEW_HALF = 3, 1
 """The rank of ``bob`` that only a primary in that half has given."""
 MAX_LAG_S = QUICK["max_lag_ms"] / 1000
 SLACK_S = 0.5
-FOLLOWS_S = 4.0
+FOLLOWS_S = 15.0
 """How soon the Sentinels of the other half are followed once they can be heard, on a busy machine: they are asked every
 second."""
 
@@ -36,7 +36,7 @@ class GatedSentinel(SentinelServer):
     """A Sentinel that knows everybody, and is known, by the gates; it connects from its site's address."""
 
     def __init__(self, own: Gate, primary: Gate, server: RedisServer) -> None:
-        super().__init__(server)
+        super().__init__(server, down_after_ms=3000)
         self._own, self._primary = own, primary
         own.target = self.port
 
@@ -120,7 +120,7 @@ async def test_a_gateway_cut_off_with_the_old_primary_follows_the_new_one_once_i
 ) -> None:
     settings = {"sentinels": [world.gates[sentinel].address for sentinel in world.sentinels], "service": SERVICE}
     async with origin_at({**settings, **QUICK, "primary_max_reads_per_s": 100_000}) as origin, Load(origin) as load:
-        await load.fresh_again(within_s=5)
+        await load.begin()
         world.network.part(NEAR, FAR)
         world.network.part(HERE, FAR)
         await diverge(world)
@@ -140,8 +140,8 @@ async def test_a_gateway_cut_off_with_the_old_primary_follows_the_new_one_once_i
         assert origin.roles()[new] == "primary"
         world.network.join(NEAR, FAR)
         whole = {world.gates[server].address: "up" for server in (world.old, world.beside, world.new)}
-        await soon(lambda: origin.states() == whole, within_s=20, what="the others are replicas of it, and in step")
-        await load.fresh_again(within_s=5)
+        await soon(lambda: origin.states() == whole, what="the others are replicas of it, and in step")
+        await load.fresh_again(within_s=30)
     assert not load.errors()
     assert {sample.rank for sample in load.samples if sample.at < diverged} <= {2, OLD_HALF}
     assert {sample.rank for sample in load.samples if sample.began > diverged + MAX_LAG_S} == {OLD_HALF, NEW_HALF}
@@ -156,10 +156,9 @@ async def falls_silent(world: World, load: Load) -> float:
     """Freeze the old primary, so that nothing is known to be in step any more; return when the first mark was seen."""
     world.old.freeze()
     frozen, frozen_wall = time.monotonic(), time.time()
-    await soon(lambda: bool(load.stale(frozen)), within_s=10, what="the mark")
-    await asyncio.sleep(0.5)
+    await soon(lambda: bool(load.stale(frozen)), what="the mark")
     first = load.stale(frozen)[0]
-    marked = [sample for sample in load.samples if sample.began >= first.at]
+    marked = await load.more(50)
     assert {(sample.rank, sample.stale) for sample in marked} == {(OLD_HALF, True)}
     assert all(sample.as_of <= frozen_wall + 0.05 for sample in marked), "as_of is the last instant known in step"
     return first.at

@@ -17,8 +17,11 @@ from gateway.replicas.node import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from tests.origins import RealOrigin, board, rank, soon
 from tests.servers import RedisCluster, RedisGroup, RedisServer
 
-QUICK = {"read_timeout_ms": 250, "request_budget_ms": 1000, "max_lag_ms": 1500}
-"""Patient in what a busy machine may delay, and quick to notice what a fault has changed."""
+BUDGET_S = 4.0
+QUICK = {"read_timeout_ms": 1500, "request_budget_ms": 4000, "max_lag_ms": 3000}
+"""Patient in what a busy machine may delay, and as quick as that allows to notice what a fault has changed."""
+SLACK_S = 3.0
+"""What a machine that stands still for a moment may add to a read."""
 OUTAGE_S = float(os.environ.get("OUTAGE_SECONDS", "2"))
 """How long everything is away. ``OUTAGE_SECONDS=20`` makes it what it stands for; by default it only lasts until
 the pauses between two attempts to connect have grown as long as they ever do."""
@@ -72,19 +75,34 @@ class Load:
         """Return what has ended since a moment."""
         return [sample for sample in self.samples if sample.at >= at]
 
+    async def begin(self) -> None:
+        """Wait for fresh answers, and forget the reads so far: at first there may have been no connection yet."""
+        await self.fresh_again(within_s=30)
+        self.samples.clear()
+
+    async def more(self, count: int = 10) -> list[Sample]:
+        """Wait for so many more reads that are yet to begin, and return them."""
+        now = time.monotonic()
+
+        def begun() -> list[Sample]:
+            return [sample for sample in self.samples if sample.began >= now]
+
+        await soon(lambda: len(begun()) >= count, what="more reads")
+        return begun()
+
     async def fresh_again(self, *, within_s: float) -> float:
         """Wait until half a second has passed with nothing but answers without a mark; return how long it took."""
 
         def fresh() -> bool:
             recent = self.since(time.monotonic() - 0.5)
-            return len(recent) > 10 and not any(sample.stale or sample.error for sample in recent)
+            return len(recent) >= 5 and not any(sample.stale or sample.error for sample in recent)
 
         return await soon(fresh, within_s=within_s, what="fresh answers again")
 
     def check(self) -> None:
         """Fail unless every answer named the right rank, and none took much longer than the budget."""
         assert {sample.rank for sample in self.samples if not sample.error} == {2}
-        assert max(sample.took_s for sample in self.samples) < 1 + 1
+        assert max(sample.took_s for sample in self.samples) < BUDGET_S + SLACK_S
 
     def errors(self, since: float = 0.0) -> list[GatewayError]:
         """Return what has failed since a moment."""
@@ -108,8 +126,7 @@ async def outage(nodes: Sequence[RedisServer], load: Load) -> None:
         node.kill()
     await asyncio.sleep(OUTAGE_S)
     await soon(lambda: _at_longest_pauses(load.origin), what="the pauses between attempts have grown to the longest")
-    recent = load.since(time.monotonic() - 0.3)
-    assert recent
+    recent = await load.more()
     assert all(isinstance(sample.error, OriginUnavailable) for sample in recent), recent
 
 
