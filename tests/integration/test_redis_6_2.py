@@ -10,6 +10,7 @@ import pytest
 from redis.crc import key_slot
 
 from tests.origins import RealOrigin, board, origin_at, rank, soon
+from tests.patience import PATIENT
 from tests.servers import REDIS_6_2, RedisCluster, RedisServer, SentinelGroup
 
 pytestmark = pytest.mark.xdist_group("redis_6_2")
@@ -31,11 +32,11 @@ def reads_of(nodes: list[RedisServer]) -> int:
 async def test_a_cluster_of_6_2_is_read_through_its_replicas_and_while_a_slot_moves(
     stack: contextlib.ExitStack,
 ) -> None:
-    cluster = stack.enter_context(RedisCluster(binary=REDIS_6_2))
+    cluster = stack.enter_context(RedisCluster(binary=REDIS_6_2, node_timeout_ms=30_000))
     keys = [next(f"lb:{n}" for n in itertools.count() if key_slot(b"lb:%d" % n) in slots) for slots in cluster.ranges]
     for key in keys:
         cluster.write("ZADD", key, 10, "ann", 20, "bob", 30, "cyd")
-    async with origin_at(cluster.settings) as origin:
+    async with origin_at({**cluster.settings, **PATIENT}) as origin:
         await soon(lambda: list(origin.states().values()) == ["up"] * 6, what="all six are up")
         assert all(node.version.startswith("6.2.") for node in origin.reads.nodes())
         for key in keys:
@@ -52,9 +53,9 @@ async def test_a_cluster_of_6_2_is_read_through_its_replicas_and_while_a_slot_mo
 
 
 async def test_sentinels_of_6_2_name_the_nodes_and_their_failover_is_followed(stack: contextlib.ExitStack) -> None:
-    group = stack.enter_context(SentinelGroup(binary=REDIS_6_2))
+    group = stack.enter_context(SentinelGroup(binary=REDIS_6_2, down_after_ms=30_000))
     group.write("ZADD", "s", 10, "ann", 20, "bob", 30, "cyd")
-    async with origin_at(group.settings) as origin:
+    async with origin_at({**group.settings, **PATIENT}) as origin:
         await soon(lambda: list(origin.states().values()) == ["up"] * 3, what="all three are up")
         await read_every_route(origin, "s")
         assert reads_of([group.primary]) == 0
