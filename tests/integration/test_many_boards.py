@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from tests.servers import Gateway, RedisGroup, RedisServer, eventually
 
