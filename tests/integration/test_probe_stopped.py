@@ -28,7 +28,7 @@ def test_a_signal_ends_a_probe_and_its_member_is_gone(tmp_path: Path, number: si
             eventually(lambda: server.call("ZCARD", "lb:probe") == 1, what="the probe has written")
             assert process.popen is not None
             process.popen.send_signal(number)
-            assert process.popen.wait(10) == 130
+            assert process.popen.wait(60) == 130
             assert process.stderr.read_text() == "probe: stopped.\n"
             assert server.call("EXISTS", "lb:probe") == 0
         finally:
