@@ -276,7 +276,9 @@ def test_an_account_with_exactly_the_commands_of_a_load_suffices_over_tls(
 def test_sentinel_leads_to_the_primary_of_the_moment(stack: contextlib.ExitStack, tmp_path: Path) -> None:
     watcher = ["user watcher on >watch ~* &* -@all +sentinel|master +sentinel|masters +sentinel|replicas +ping"]
     group = stack.enter_context(
-        SentinelGroup(replicas=1, password="data", sentinel_password="admin", sentinel_acl=watcher)
+        SentinelGroup(
+            replicas=1, password="data", sentinel_password="admin", sentinel_acl=watcher, down_after_ms=30_000
+        )
     )
     for name in ("data", "watch"):
         (tmp_path / name).write_text(name)
@@ -290,7 +292,7 @@ def test_sentinel_leads_to_the_primary_of_the_moment(stack: contextlib.ExitStack
 
 
 def test_a_cluster_takes_boards_with_and_without_a_hash_tag(stack: contextlib.ExitStack, tmp_path: Path) -> None:
-    cluster = stack.enter_context(RedisCluster())
+    cluster = stack.enter_context(RedisCluster(node_timeout_ms=30_000))
     load = Loads(tmp_path, cluster.settings)
     for name, key in (
         ("plain", "lb:plain"),
@@ -323,18 +325,29 @@ def test_a_file_that_cannot_be_read_is_one_sentence(load: Loads, capsys: pytest.
 
 
 def test_standard_input_is_read_and_a_terminal_sees_progress(tmp_path: Path, server: RedisServer) -> None:
-    leader, follower = os.openpty()
-    file = tmp_path / "gateway.toml"
+    file, rows = tmp_path / "gateway.toml", tmp_path / "rows.csv"
     file.write_text(toml({"redis": {"primary": server.url}, "leaderboards": BOARDS}))
+    rows.write_text(TEXT)
     arguments = [sys.executable, "-m", "gateway", "load", "-", "--leaderboard", "plain", "--config", str(file)]
-    ran = subprocess.run(
-        arguments, input=TEXT.encode(), stdout=subprocess.PIPE, stderr=follower, check=False, timeout=60
-    )
-    os.close(follower)
-    shown = os.read(leader, 100_000).decode(errors="replace")
+    leader, follower = os.openpty()
+    with (
+        rows.open("rb") as given,
+        subprocess.Popen(arguments, stdin=given, stdout=subprocess.DEVNULL, stderr=follower) as running,
+    ):
+        os.close(follower)
+        shown = read_all(leader).decode(errors="replace")
     os.close(leader)
-    assert ran.returncode == 0, shown
+    assert running.returncode == 0, shown
     assert "checking" in shown
     assert "loading" in shown
     assert "3000/3000" in shown
     assert board(server, "lb:plain") == ROWS
+
+
+def read_all(terminal: int) -> bytes:
+    """Return what is written to a terminal until nobody has it open: the longer that takes, the more progress."""
+    parts = []
+    with contextlib.suppress(OSError):  # EIO: the last has closed it
+        while part := os.read(terminal, 4096):
+            parts.append(part)
+    return b"".join(parts)
