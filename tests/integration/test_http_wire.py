@@ -129,7 +129,7 @@ async def serving_site() -> AsyncIterator[Wire]:
         await serving.finish(1.0)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the server throw away what a refused client still sends for longer than the machine ever stands still."""
     monkeypatch.setattr(protocol, "LINGER_S", PATIENCE_S)
@@ -220,7 +220,7 @@ async def test_d17_an_id_over_256_bytes_is_400_up_to_16_kib(wire: Wire, size: in
 
 
 @pytest.mark.parametrize("size", [17_000, 65_400, 65_536, 70_000, 1_000_000])
-async def test_d17_a_target_over_16_kib_is_414_whoever_refuses_it(wire: Wire, size: int) -> None:
+async def test_d17_a_target_over_16_kib_is_414_whoever_refuses_it(time_to_read: None, wire: Wire, size: int) -> None:
     for _ in range(3):
         found = await wire.ask(get(f"{BOARD}/members/{'a' * size}"))
         assert (found.status, found.code) == (414, "uri_too_long")
@@ -233,7 +233,7 @@ async def test_d17_an_id_of_exactly_256_bytes_arrives_whole(wire: Wire) -> None:
     assert [len(query.members[0]) for query in wire.site.reads.queries] == [256, 256]
 
 
-async def test_a_target_that_dribbles_in_is_refused_where_it_gets_too_long(wire: Wire) -> None:
+async def test_a_target_that_dribbles_in_is_refused_where_it_gets_too_long(time_to_read: None, wire: Wire) -> None:
     async with wire.client() as client:
         await client.send(b"GET /", *[b"a" * 1000] * 80)
         found = await client.answer()
@@ -276,7 +276,7 @@ async def test_a_target_that_dribbles_in_is_refused_where_it_gets_too_long(wire:
     ],
 )
 async def test_what_the_parser_refuses_is_a_problem_and_the_connections_last_answer(
-    wire: Wire, request_bytes: bytes, status: int, code: str
+    time_to_read: None, wire: Wire, request_bytes: bytes, status: int, code: str
 ) -> None:
     async with wire.client() as client:
         await client.send(request_bytes)
@@ -357,7 +357,7 @@ async def test_trailers_are_no_fields_of_the_request(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("piece", [b"A: b\r\n" * 10_000, b"x" * 60_000])
-async def test_a_body_without_end_ends_the_connection(wire: Wire, piece: bytes) -> None:
+async def test_a_body_without_end_ends_the_connection(time_to_read: None, wire: Wire, piece: bytes) -> None:
     async with wire.client() as client:
         await client.send(get("/livez", "Transfer-Encoding: chunked") + b"0\r\nB: ")
         assert (await client.answer()).status == 200
