@@ -64,6 +64,7 @@ class Origin:
     """
 
     lives: Lives
+    """Of its answers; they may change."""
     state: str = "fresh"
     delay_s: float = 0.0
     version: int = 1
@@ -108,7 +109,7 @@ class Origin:
         """Close everything: connections are refused from now on."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = self._server.force_exit = True
-            self._thread.join(10)
+            self._thread.join(30)
         self._server = self._thread = None
 
     def reset(self) -> None:
@@ -170,7 +171,7 @@ class Origin:
         return 200, headers, body
 
 
-def exchange(port: int, request: bytes, *, timeout_s: float = 5.0) -> Reply:
+def exchange(port: int, request: bytes, *, timeout_s: float = 30.0) -> Reply:
     """Send these bytes and return the answer to them; the request should ask for the connection's end."""
     began = time.monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
@@ -238,6 +239,22 @@ async def _crowd(port: int, target: str, clients: int, rounds: int, pause_s: flo
     return [reply for replies in lists for reply in replies]
 
 
+def pipelined(port: int, target: str, count: int, headers: Mapping[str, str] | None = None) -> list[Reply]:
+    """Ask that often in one go on one connection: as fast as the server answers, however slow this process is."""
+    return asyncio.run(_pipelined(port, target, count, headers or {}))
+
+
+async def _pipelined(port: int, target: str, count: int, headers: Mapping[str, str]) -> list[Reply]:
+    fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: edge\r\n{fields}\r\n".encode() * count)
+        return [await _read(reader, time.monotonic()) for _ in range(count)]
+    finally:
+        writer.close()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+
 async def _read(reader: asyncio.StreamReader, began: float) -> Reply:
     head = await reader.readuntil(b"\r\n\r\n")
     reply = parsed(head)
@@ -254,4 +271,4 @@ async def _read(reader: asyncio.StreamReader, began: float) -> Reply:
 
 def until(moment: Callable[[], bool], what: str) -> None:
     """Wait for something that must happen."""
-    eventually(moment, within_s=5, what=what)
+    eventually(moment, what=what)
