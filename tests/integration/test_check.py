@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,15 +15,20 @@ import pytest
 from tests.servers import RedisCluster, RedisGroup, RedisServer, free_port
 from tests.servers.gateway import ROOT, toml
 
-pytestmark = pytest.mark.xdist_group("check")
+pytestmark = [pytest.mark.xdist_group("check"), pytest.mark.timeout(400)]
+
+LIMITS = {"read_timeout_ms": 2500, "request_budget_ms": 3000, "max_lag_ms": 10_000}
+"""With which a node that a busy machine stops for two seconds is neither away nor behind."""
+GRACE = {"grace_ms": 3000}
 
 
 def check(folder: Path, settings: dict[str, Any]) -> tuple[int, list[str]]:
     """Return the exit status and the lines on standard output; nothing may stand on standard error."""
     config = folder / "gateway.toml"
-    config.write_text(toml(settings))
+    boards = [board if "read_from" in board else {**board, **GRACE} for board in settings["leaderboards"]]
+    config.write_text(toml({"redis": {**settings["redis"], **LIMITS}, "leaderboards": boards}))
     command = [sys.executable, "-m", "gateway", "check", "--config", str(config)]
-    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert ended.stderr == ""
     return ended.returncode, [" ".join(line.split()) for line in ended.stdout.splitlines()]
 
@@ -44,11 +50,10 @@ def test_all_well_is_status_0_with_every_node_and_every_bound(redis_group: Redis
     assert f"0 primary {redis_group.primary.address} up - - {version}" in lines
     for replica in redis_group.replicas:
         (line,) = [line for line in lines if f" {replica.address} " in line]
-        assert line.startswith(f"0 replica {replica.address} up 0.")
-        assert line.endswith(f" s up {version}")
-    assert "a replicas none 2 21.5 s" in lines
-    assert "clan-<id> replicas weekly - 21.5 s" in lines
-    assert "final primary none 0 0.5 s" in lines
+        assert re.fullmatch(rf"0 replica {replica.address} up \d+\.\d\d s up {version}", line)
+    assert "a replicas none 2 34 s" in lines
+    assert "clan-<id> replicas weekly - 34 s" in lines
+    assert "final primary none 0 3 s" in lines
 
 
 def test_a_replica_that_is_away_and_a_key_of_the_wrong_type_are_named(redis_group: RedisGroup, tmp_path: Path) -> None:
@@ -76,7 +81,8 @@ def test_nodes_that_are_not_what_the_settings_say_are_named_with_what_they_say(
     )  # fmt: skip
     stranger.call("ACL", "SETUSER", "default", "resetpass", ">secret")
     _, lines = check(tmp_path, {"redis": {"primary": stranger.url}, "leaderboards": boards})
-    assert problems(lines)[0] == f"primary {stranger.address} is resting (NOAUTH)"
+    # For some seconds at a time: one that rests no more when it is looked at, since the machine stood still, is read.
+    assert "NOAUTH" in problems(lines)[0]
     status, lines = check(tmp_path, {"redis": {"primary": primary, "replicas": [primary]}, "leaderboards": boards})
     assert (status, len(problems(lines))) == (1, 1)
     assert problems(lines)[0].startswith("redis.replicas stands for the primary alone")
@@ -111,7 +117,7 @@ def test_no_redis_at_all_is_status_1_and_not_a_trace(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RedisCluster]:
-    with RedisCluster() as servers:
+    with RedisCluster(node_timeout_ms=30_000) as servers:
         yield servers
 
 
@@ -134,6 +140,6 @@ def test_bad_settings_are_status_2(tmp_path: Path) -> None:
     config = tmp_path / "gateway.toml"
     config.write_text("[redis]\n")
     command = [sys.executable, "-m", "gateway", "check", "--config", str(config)]
-    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "leaderboards: is required" in ended.stderr
