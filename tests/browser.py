@@ -32,7 +32,7 @@ class Browser(Process):
     def __init__(self, *, width: int = 1280, height: int = 860, dark: bool = False) -> None:
         super().__init__("browser")
         self.port, self.width, self.height, self.dark = free_port(), width, height, dark
-        self._http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30, trust_env=False)
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=100, trust_env=False)
         self._session = ""
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class Browser(Process):
         entries = self._call("POST", "/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
 
-    def until(self, condition: Callable[[], Any], what: str, *, within_s: float = 30.0) -> Any:
+    def until(self, condition: Callable[[], Any], what: str, *, within_s: float = 60.0) -> Any:
         """Return the condition's first truthy value."""
         return eventually(condition, within_s=within_s, every_s=0.05, what=f"{what}; the page said {self.complaints()}")
 

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -82,9 +83,10 @@ class Demo(Process):
         found: list[psutil.Process] = psutil.Process(self.pid).children(recursive=True)
         return found
 
-    def assert_nothing_left(self, family: list[psutil.Process], *, within_s: float = 15.0) -> None:
-        eventually(lambda: not any(_runs(process) for process in family), within_s=within_s, what="all have ended")
-        eventually(lambda: not list(self.temporary.iterdir()), within_s=within_s, what="the folder is gone")
+    def assert_nothing_left(self, family: list[psutil.Process]) -> None:
+        # The keeper waits for one after the other, six seconds for each.
+        eventually(lambda: not any(_runs(process) for process in family), within_s=60, what="all have ended")
+        eventually(lambda: not list(self.temporary.iterdir()), within_s=60, what="the folder is gone")
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -156,7 +158,7 @@ def test_the_board_lives_and_each_poll_is_told(page: Browser) -> None:
     page.until(lambda: page.script("return document.querySelectorAll('.moved.shown').length"), "the movement is shown")
     page.until(lambda: page.script("return document.querySelectorAll('.tick.shown').length"), "scores tick")
     page.until(lambda: tally(page, "hit") >= 2, "polls are hits")
-    assert "Cache-Status: leaderboard-gateway; hit" in page.text("#wire")
+    page.until(lambda: "Cache-Status: leaderboard-gateway; hit" in page.text("#wire"), "one is told as it came")
     assert page.texts("#rows .rank") == [str(rank) for rank in range(1, 101)]
     assert page.complaints() == []
 
@@ -164,34 +166,39 @@ def test_the_board_lives_and_each_poll_is_told(page: Browser) -> None:
 def test_while_nothing_changes_polls_are_304_and_the_data_is_young(demo: Demo, page: Browser) -> None:
     demo.order(writer=False)
     page.until(lambda: tally(page, "same") >= 2, "polls are 304")
-    assert "304 · 0 bytes" in page.text("#wire")
-    assert 0 <= float(page.text("#age")) < 5
+    page.until(lambda: "304 · 0 bytes" in page.text("#wire"), "one is told as it came")
+    page.until(lambda: float(page.text("#age")) < 5, "the data is young, unless the machine stands still")
 
 
 def test_a_crowd_of_polls_costs_a_handful_of_redis_reads(demo: Demo, page: Browser) -> None:
     demo.order(crowd=500)
-    page.until(lambda: demo.json("/demo/stats")["last"]["polls"] == 1000, "a thousand polls were made")
+    began, first = time.monotonic(), demo.json("/demo/stats")
+    page.until(lambda: demo.json("/demo/stats")["polls"] >= first["polls"] + 1000, "a thousand polls were made")
+    took_s, last = time.monotonic() - began, demo.json("/demo/stats")
+    # One a second, however many poll; each is tried again at most once where a node does not answer in time.
+    assert last["redis_reads"] - first["redis_reads"] <= 2 * (took_s + 2)
+    assert last["last"]["polls"] == 1000
     page.until(lambda: page.texts("#cost-polls") == ["Last 1,000"], "told")
-    eventually(lambda: demo.json("/demo/stats")["last"]["redis_reads"] <= 12, within_s=30, what="few Redis reads")
-    page.until(lambda: int(page.text("#cost")) <= 12, "the page says so")
+    page.until(lambda: 0 < int(page.text("#cost").replace(",", "")) <= 2 * (took_s + 4), "the page says so")
 
 
 def test_a_member_is_found_with_its_neighbors_by_typing_and_by_choosing_its_row(demo: Demo, page: Browser) -> None:
     page.type("#member", "django")
     page.keys(ENTER)
-    page.until(lambda: "django" in page.texts("#neighbors .name"), "django is found")
-    assert len(page.texts("#neighbors .row")) == 7
-    assert page.texts("#neighbors .self .name") == ["django"]
-    assert "straight from a replica" in page.text("#found")
+    page.until(lambda: page.texts("#neighbors .self .name") == ["django"], "django is found")
+    page.until(lambda: len(page.texts("#neighbors .row")) == 7, "with three above and three below")
+    page.until(lambda: "straight from a replica" in page.text("#found"), "it says where from")
     assert page.texts("#announced")[0].startswith("Rank "), "it is read out to those who cannot see it"
     page.script("document.querySelector('#rows button').focus({preventScroll: true})")
     page.keys(ENTER)
     page.until(lambda: page.texts("#neighbors .self .name") == ["boto3"], "the first row's member")
-    assert page.texts("#neighbors .rank") == ["1", "2", "3", "4"], "cut at the end of the board, not shifted"
+    page.until(
+        lambda: page.texts("#neighbors .rank") == ["1", "2", "3", "4"], "cut at the end of the board, not shifted"
+    )
     page.type("#member", "nobody-has-this-name")
     page.keys(ENTER)
     page.until(lambda: "is not on this leaderboard" in page.text("#found"), "an absent member")
-    assert not page.texts("#neighbors .row")
+    page.until(lambda: not page.texts("#neighbors .row"), "which has no neighbors")
 
 
 def test_odd_members_are_shown_and_found_as_text(demo: Demo, page: Browser) -> None:
@@ -280,7 +287,7 @@ def test_a_signal_in_the_middle_of_the_start_leaves_nothing() -> None:
         family = demo.family()
         demo.signal(signal.SIGHUP)
         assert demo.popen is not None
-        assert demo.popen.wait(30) == 0
+        assert demo.popen.wait(60) == 0
         demo.assert_nothing_left(family)
     finally:
         demo.close()
@@ -318,13 +325,20 @@ def test_what_keeps_it_from_starting_is_one_line_and_leaves_nothing(tmp_path: Pa
                 demo.close()
 
 
-def test_settings_in_the_environment_do_not_reach_it_and_it_ends_when_its_time_is_over() -> None:
-    with Demo(
-        "--seconds", "1", env={"GATEWAY_REDIS__PRIMARY": "redis://192.0.2.1:6379", "GATEWAY_SERVER__PORT": "1"}
-    ) as demo:
+def test_settings_in_the_environment_do_not_reach_it() -> None:
+    with Demo(env={"GATEWAY_REDIS__PRIMARY": "redis://192.0.2.1:6379", "GATEWAY_SERVER__PORT": "1"}) as demo:
         assert demo.json("/v1/leaderboards/downloads")["total"] == 15_000
         with pytest.raises(urllib.error.HTTPError, match="404"):
             demo.json("/demo/nothing")
+
+
+def test_it_ends_when_its_time_is_over() -> None:
+    demo = Demo("--seconds", "0.5")
+    try:
+        demo.begin()
         assert demo.popen is not None
-        assert demo.popen.wait(30) == 0
+        assert demo.popen.wait(100) == 0
+        assert "Ctrl-C ends all of it." in demo.said()
         assert not list(demo.temporary.iterdir())
+    finally:
+        demo.close()
