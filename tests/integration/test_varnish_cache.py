@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,10 @@ from tests.servers import Varnish
 pytestmark = pytest.mark.xdist_group("varnish")
 
 LIVES = Lives(client_ttl_s=1, edge_ttl_s=1, stale_while_revalidate_s=2, stale_if_error_s=60, dialects=("varnish",))
+LASTING = replace(LIVES, edge_ttl_s=600)
+"""For tests that are about no time at all: what is kept once is kept until they end, however slow the machine is."""
+POLLED = replace(LIVES, stale_while_revalidate_s=60)
+"""A crowd that stands still for longer than the stale window comes back to an edge that has nothing to serve."""
 CLIENTS = 200
 SECRET = "only-for-tests"
 SHARED = {name.decode(): value.decode() for name, value in CORS}
@@ -55,18 +60,38 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
             origins=(f"127.0.0.1:{origin.port}",),
             purge_secret_file=str(secret),
         )
-        with Varnish(configuration(site), options=ROOM_FOR_LONG_TARGETS) as varnish:
+        with Varnish(patient(configuration(site)), options=ROOM_FOR_LONG_TARGETS) as varnish:
             yield Front(varnish.port, origin)
+
+
+def probes(origin: Origin) -> int:
+    """Return how often the origin was asked whether it is ready."""
+    return sum(seen.target == "/readyz" for seen in list(origin.seen))
+
+
+def patient(vcl: str) -> str:
+    """Let the probes wait for longer than this process ever stands still: it is the gateway that they look at."""
+    assert vcl.count(".timeout = 1s;") == 2
+    return vcl.replace(".timeout = 1s;", ".timeout = 30s;")
 
 
 @pytest.fixture
 def front(served: Front) -> Front:
+    """Give the front; what its origin answers is kept for long."""
     ill = served.origin.state == "error"
     served.origin.reset()
+    served.origin.lives = LASTING
     if ill:  # the probe has to see two good answers of three before the edge believes in the gateway again
-        until(lambda: sum(seen.target == "/readyz" for seen in list(served.origin.seen)) >= 3, "the probe is content")
+        until(lambda: probes(served.origin) >= 3, "the probe is content")
         served.origin.seen.clear()
     return served
+
+
+@pytest.fixture
+def brief(front: Front) -> Front:
+    """Give the front; what its origin answers is kept as shortly as its settings say."""
+    front.origin.lives = LIVES
+    return front
 
 
 def top(board: str) -> str:
@@ -100,13 +125,16 @@ def test_a_cold_crowd_is_one_read(front: Front) -> None:
 
 
 def test_while_a_crowd_polls_there_is_one_read_for_each_life(front: Front) -> None:
+    front.origin.lives = POLLED
+    get(front.port, top("hot"), {"Accept-Encoding": "gzip"})
     began = time.monotonic()
     replies = crowd(front.port, top("hot"), CLIENTS, rounds=7, pause_s=0.5)
     lives = (time.monotonic() - began) / LIVES.edge_ttl_s
     assert {reply.status for reply in replies} == {200}
-    assert 2 <= front.origin.count() <= lives + 2
+    assert front.origin.count() <= lives + 2
+    until(lambda: front.origin.count() >= 2, "the answer is fetched anew")
     hits = sum(did(reply) == "varnish; hit" for reply in replies)
-    assert hits / len(replies) > 0.8, "all but those who waited for the first fetch"
+    assert hits / len(replies) > 0.99
 
 
 def test_stale_answers_are_kept_and_collapsed_not_turned_to_hit_for_miss(front: Front) -> None:
@@ -123,7 +151,7 @@ def test_stale_answers_are_kept_and_collapsed_not_turned_to_hit_for_miss(front: 
 
 
 def test_an_answer_with_an_age_is_kept_all_the_same(front: Front) -> None:
-    aged: Headers = [*policy.stale(LIVES), (b"age", b"30")]
+    aged: Headers = [*policy.fresh(replace(LIVES, edge_ttl_s=25)), (b"age", b"30")]
     front.origin.overrides[top("aged")] = (200, aged)
     for _ in range(3):
         get(front.port, top("aged"))
@@ -135,17 +163,17 @@ def test_a_503_lets_a_crowd_through_neither_one_by_one_nor_all_at_once(front: Fr
     front.origin.delay_s = 0.2
     began = time.monotonic()
     replies = crowd(front.port, top("nothing"), CLIENTS)
-    assert time.monotonic() - began < 5, "one by one would be 40 s"
+    seconds = time.monotonic() - began
+    assert seconds < 20, "one by one would be 40 s"
     assert {reply.status for reply in replies} == {503}
     assert {reply.headers["cache-control"] for reply in replies} == {"no-store"}
     assert not any("age" in reply.headers for reply in replies)
     ids = {reply.headers["x-request-id"] for reply in replies}
     assert len(ids) == CLIENTS, "everyone has an id of his own, nobody another client's"
     assert "of-one-client" not in ids
-    assert front.origin.count() <= 2
+    assert front.origin.count() <= seconds + 2, "one for each second that they are held off"
     front.origin.overrides.clear()
-    time.sleep(1.1)
-    assert get(front.port, top("nothing")).status == 200
+    until(lambda: get(front.port, top("nothing")).status == 200, "the good answer is seen")
 
 
 @pytest.mark.parametrize("status", [400, 404, 405])
@@ -159,33 +187,37 @@ def test_a_caller_s_error_is_not_kept_and_does_not_switch_keeping_off(front: Fro
     until(lambda: did(get(front.port, target)) == "varnish; hit", "the good answer is kept again")
 
 
-def test_an_unknown_leaderboard_s_404_is_kept_for_its_own_short_life(front: Front) -> None:
-    front.origin.overrides[top("unknown")] = (404, [(b"cache-control", b"public, max-age=1")])
-    assert [get(front.port, top("unknown")).status for _ in range(3)] == [404] * 3
-    assert front.origin.count() == 1
+def test_an_unknown_leaderboard_s_404_is_kept_for_its_own_life_and_no_longer(front: Front) -> None:
+    for board, life_s in (("unknown", 600), ("unknown-yet", 1)):
+        front.origin.overrides[top(board)] = (404, [(b"cache-control", b"public, max-age=%d" % life_s)])
+        assert get(front.port, top(board)).status == 404
+    assert [get(front.port, top("unknown")).status for _ in range(2)] == [404] * 2
+    assert sum(seen.target == top("unknown") for seen in list(front.origin.seen)) == 1
     front.origin.overrides.clear()
-    time.sleep(1.1)
-    assert get(front.port, top("unknown")).status == 200
+    until(lambda: get(front.port, top("unknown-yet")).status == 200, "the board is seen")
+    assert get(front.port, top("unknown")).status == 404
 
 
-def test_grace_goes_by_the_gateway_s_health(front: Front) -> None:
+def test_grace_goes_by_the_gateway_s_health(brief: Front) -> None:
     """Ready: past stale-while-revalidate somebody fetches. Not ready: what is stored serves within stale-if-error."""
     for board in ("well", "ill"):
-        get(front.port, top(board))
-    front.origin.version = 2
+        get(brief.port, top(board))
+    brief.origin.version = 2
     time.sleep(LIVES.edge_ttl_s + LIVES.stale_while_revalidate_s + 0.2)
-    assert b'"score":2' in get(front.port, top("well")).body
-    front.origin.state = "error"
-    until(lambda: get(front.port, "/readyz").status == 503, "the gateway is not ready")
-    time.sleep(2.2)  # the probe's two failures
-    front.origin.seen.clear()
+    assert b'"score":2' in get(brief.port, top("well")).body
+    brief.origin.state = "error"
+    until(lambda: get(brief.port, "/readyz").status == 503, "the gateway is not ready")
+    brief.origin.seen.clear()
+    until(lambda: probes(brief.origin) >= 3, "the probe has taken in two failures")
+    brief.origin.seen.clear()
     for _ in range(20):
-        reply = get(front.port, top("ill"))
+        reply = get(brief.port, top("ill"))
         assert (reply.status, did(reply)) == (200, "varnish; hit")
-    assert front.origin.count("/v1") == 0, "the probe finds out when the gateway is back, not the crowd"
+    assert brief.origin.count("/v1") == 0, "the probe finds out when the gateway is back, not the crowd"
 
 
 def test_a_gateway_that_is_away_is_covered_and_what_was_never_stored_is_a_problem_document(front: Front) -> None:
+    front.origin.lives = POLLED
     get(front.port, top("covered"))
     front.origin.stop()
     front.origin.state = "error"
@@ -200,12 +232,13 @@ def test_a_gateway_that_is_away_is_covered_and_what_was_never_stored_is_a_proble
 
 
 def test_the_first_client_s_hanging_up_costs_the_others_nothing(front: Front) -> None:
-    front.origin.delay_s = 0.2
+    front.origin.gate.clear()
     with socket.create_connection(("127.0.0.1", front.port)) as first:
         first.sendall(f"GET {top('left')} HTTP/1.1\r\nHost: edge\r\n\r\n".encode())
         until(lambda: front.origin.count() == 1, "the first read reaches the origin")
-    time.sleep(0.3)
-    assert did(get(front.port, top("left"))) == "varnish; hit"
+    time.sleep(0.1)  # for Varnish to see that its client is gone
+    front.origin.gate.set()
+    until(lambda: did(get(front.port, top("left"))) == "varnish; hit", "what was fetched is kept")
     assert front.origin.count() == 1
 
 
@@ -243,7 +276,7 @@ def test_a_matching_condition_is_a_304_with_the_fields_of_the_200(front: Front) 
 def test_a_304_has_no_body_and_leaves_the_connection_usable(front: Front) -> None:
     etag = get(front.port, top("twice304")).etag
     request = f"GET {top('twice304')} HTTP/1.1\r\nHost: edge\r\nIf-None-Match: {etag}\r\n"
-    with socket.create_connection(("127.0.0.1", front.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", front.port), timeout=30) as connection:
         connection.sendall(f"{request}\r\n{request}Connection: close\r\n\r\n".encode())
         data = b""
         while chunk := connection.recv(65_536):
@@ -391,7 +424,7 @@ def test_a_soft_purge_serves_the_old_answer_while_one_request_fetches_the_new_on
     long = Lives(edge_ttl_s=600, client_ttl_s=1, stale_while_revalidate_s=60, dialects=("varnish",))
     with Origin(long) as origin:
         site = Site(lives=(long,), dialects=long.dialects, origins=(f"127.0.0.1:{origin.port}",), soft_purge=True)
-        with Varnish(configuration(site), options=ROOM_FOR_LONG_TARGETS) as varnish:
+        with Varnish(patient(configuration(site)), options=ROOM_FOR_LONG_TARGETS) as varnish:
             origin.overrides[top("spared")] = (200, policy.fresh(long, tags=tags_of("spared")))
             for board in ("downloads", "spared"):
                 assert "xkey" not in get(varnish.port, top(board)).headers
