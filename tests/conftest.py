@@ -14,8 +14,9 @@ import pytest
 
 from tests.servers import Certificates, Postgres, RedisGroup
 
-# A deadline of 200 ms an example would be an assertion on time: on a busy machine it fails by itself.
-hypothesis.settings.register_profile("untimed", deadline=None)
+# A deadline of 200 ms an example, or a second for the first ones to be made, would be an assertion on time: on a busy
+# machine it fails by itself.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("untimed")
 
 

@@ -94,7 +94,7 @@ class Rig:
         return self.counters.counters["gateway_redis_reads_total"].cells.get(labels, [0])[0]
 
     async def read(self, **how: Any) -> tuple[Any, Stamp, bool]:
-        return await asyncio.wait_for(self.reads.read(READ, lane="member", **how), 5)
+        return await asyncio.wait_for(self.reads.read(READ, lane="member", **how), 30)
 
 
 @pytest.fixture

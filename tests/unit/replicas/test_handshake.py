@@ -23,7 +23,7 @@ async def greet(login: Login, *answers: Any, scripts: tuple[Script, ...] = ()) -
     stub = StubConnection()
     stub.answers += answers
     greeting = await asyncio.wait_for(
-        handshake._greet(cast("Connection", stub), login, scripts, lambda: 5.0, 1.0), timeout=5
+        handshake._greet(cast("Connection", stub), login, scripts, lambda: 5.0, 1.0), timeout=30
     )
     return greeting, stub.requests
 

@@ -75,7 +75,7 @@ async def exchange(port: int, *requests: bytes) -> bytes:
             received += await reader.readuntil(b"\r\n\r\n")
     try:
         received += await reader.read()
-    except ConnectionResetError:
+    except ConnectionError:
         received += b"reset"
     writer.close()
     return received
@@ -153,5 +153,5 @@ async def test_a_client_that_leaves_ends_what_was_being_answered() -> None:
     writer.write(b"GET /slow HTTP/1.1\r\n\r\n")
     await begun.wait()
     writer.close()
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 30)
     server.close()

@@ -118,7 +118,7 @@ async def test_a_worker_that_ends_is_replaced_by_one_with_its_number(group: Grou
 async def test_with_nobody_serving_a_few_failed_starts_end_the_group(group: Group, spawner: Spawner) -> None:
     spawner.then = lambda worker: worker.end(1)
     group.start()
-    await asyncio.wait_for(group.given_up(), 5)
+    await asyncio.wait_for(group.given_up(), 30)
     assert group_module.FAILED_STARTS <= len(spawner.made) <= group_module.FAILED_STARTS + 1
     await group.first()
     await group.stop()
@@ -127,7 +127,7 @@ async def test_with_nobody_serving_a_few_failed_starts_end_the_group(group: Grou
 async def test_a_start_that_no_try_would_help_is_tried_once_for_each_worker(group: Group, spawner: Spawner) -> None:
     spawner.then = lambda worker: worker.end(CANNOT_START)
     group.start()
-    await asyncio.wait_for(group.given_up(), 5)
+    await asyncio.wait_for(group.given_up(), 30)
     assert len(spawner.made) <= 3
     await group.stop()
 
@@ -141,7 +141,7 @@ async def test_a_worker_that_accepted_and_then_could_not_start_is_a_failed_start
 
     spawner.then = accept_and_fail
     group.start()
-    await asyncio.wait_for(group.given_up(), 5)
+    await asyncio.wait_for(group.given_up(), 30)
     assert len(spawner.made) <= 4
     await group.stop()
 
@@ -151,7 +151,7 @@ async def test_no_process_to_be_had_is_a_failed_start(
 ) -> None:
     spawner.fails = True
     group.start()
-    await asyncio.wait_for(group.given_up(), 5)
+    await asyncio.wait_for(group.given_up(), 30)
     assert "no process can be started: Resource temporarily unavailable" in caplog.text
     assert await group.stop()
 
