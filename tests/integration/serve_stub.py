@@ -21,6 +21,7 @@ class Stub:
     def __init__(self, mood: str, counters: Counters) -> None:
         self.mood = mood
         self.draining = False
+        self._asked = counters.counter("gateway_stub_asked_total", "Requests.", ["path"])
         self._answers = counters.counter("gateway_stub_answers_total", "Answers.", ["path"])
         self.asgi = self.answer
         if mood == "cannot tell":
@@ -41,6 +42,7 @@ class Stub:
 
     async def answer(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
+        self._asked.add(path)
         if path == "/slow":
             while not Path(scope["query_string"].decode()).exists():
                 await asyncio.sleep(0.01)

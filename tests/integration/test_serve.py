@@ -232,6 +232,7 @@ def test_what_is_in_flight_is_answered_and_what_takes_too_long_is_cut(tmp_path: 
             thread.start()
         half_sent.sendall(b"GET /pid HTTP/1.1\r\nHo")
         eventually(lambda: gateway.metric("gateway_connections") == 4)
+        eventually(lambda: gateway.metric("gateway_stub_asked_total", path="/slow") == 2, what="both are in flight")
         gateway.signal(signal.SIGTERM)
         with contextlib.suppress(ConnectionResetError):
             assert idle.recv(1) == b"", "the stop has begun"
