@@ -20,6 +20,7 @@ from tests.integration.edges import parsed
 class Seen(NamedTuple):
     """One answer: ``sent`` and ``got`` are wall seconds, and ``seconds`` what lies between them."""
 
+    client: int
     target: str
     sent: float
     seconds: float
@@ -58,6 +59,7 @@ class Crowd:
 
     async def client(self, number: int) -> None:
         """Poll for ever; a connection that breaks ends the crowd with its error."""
+        client = number
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         with contextlib.closing(writer):
             due = time.monotonic() + self._pause_s * number / 25
@@ -66,21 +68,21 @@ class Crowd:
                 due = max(due + self._pause_s, time.monotonic() - 1)
                 target = self._targets[number % len(self._targets)]
                 number += 1
-                self.seen.append(await _ask(reader, writer, target))
+                self.seen.append(await _ask(client, reader, writer, target))
 
     def since(self, wall: float, until: float = float("inf")) -> list[Seen]:
         """Return the answers to what was sent in a span of wall time."""
         return [one for one in self.seen if wall <= one.sent < until]
 
 
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str) -> Seen:
+async def _ask(client: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str) -> Seen:
     sent, began = time.time(), time.monotonic()
     writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")
     seconds = time.monotonic() - began
     reply = parsed(head)
     body = await reader.readexactly(int(reply.headers["content-length"]))
-    return Seen(target, sent, seconds, reply.status, reply.headers, json.loads(body))
+    return Seen(client, target, sent, seconds, reply.status, reply.headers, json.loads(body))
 
 
 @contextlib.asynccontextmanager
