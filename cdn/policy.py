@@ -63,7 +63,12 @@ class Lives:
     def horizon_s(self) -> int:
         """From this distance on, a boundary shortens nothing: a client behind an edge, both stale to the last."""
         window = max(self.stale_while_revalidate_s, self.stale_if_error_s)
-        return self.client_ttl_s + self.edge_ttl_s + 2 * window
+        return self.client_ttl_s + self.edge_ttl_s + 2 * window + self.added_s
+
+    @property
+    def added_s(self) -> int:
+        """What an edge may add: nginx counts whole seconds, from the beginning of one to the end of another."""
+        return 1 if "nginx" in self.dialects else 0
 
     def until(self, boundary_s: int) -> Lives:
         """Return these lives, shortened so that nothing kept by anyone is served after ``boundary_s`` from now.
@@ -72,7 +77,7 @@ class Lives:
         not every edge sends ``Age``: so both lives and both stale windows, one after the other, must fit. Of a short
         rest the edge gets at least half: it is the edge that keeps the crowd away.
         """
-        rest = max(0, boundary_s)
+        rest = max(0, boundary_s - self.added_s)
         edge = min(self.edge_ttl_s, max(rest - self.client_ttl_s, (rest + 1) // 2))
         client = min(self.client_ttl_s, rest - edge)
         window = (rest - edge - client) // 2

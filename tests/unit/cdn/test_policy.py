@@ -123,7 +123,8 @@ def test_no_life_reaches_past_a_boundary_through_edge_and_client(build: Builder,
         window = max(life(value, "stale-while-revalidate"), life(value, "stale-if-error"))
         reach += life(value, "max-age") + window
     assert reach <= max(0, boundary_s)
-    assert life(client, "max-age") + max(0, int(found.get("x-accel-expires", 0))) <= max(0, boundary_s)
+    if accel := int(found.get("x-accel-expires", 0)):  # nginx counts whole seconds, and may add one
+        assert life(client, "max-age") + accel + 1 <= boundary_s
 
 
 @pytest.mark.parametrize("build", [policy.fresh, policy.stale, policy.finished])
