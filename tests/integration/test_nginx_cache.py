@@ -116,17 +116,18 @@ def test_a_cold_crowd_is_one_read_if_it_is_back_before_the_lock_s_time_is_over(f
 
 
 def test_a_cold_crowd_does_not_sit_through_half_second_polling(front: Front) -> None:
-    """The best of many crowds: a slow machine only adds to what the polling would cost each."""
-    front.origin.delay_s = 0.03
-    slowest = []
+    """Some who waited for another's fetch had it sooner, in the best of many crowds: a slow machine only adds."""
+    front.origin.delay_s = 0.05
+    waits: list[float] = []
     for number in range(12):
         board = f"cold-{number}"
         replies = crowd(front.port, top(board), CLIENTS)
         assert {reply.status for reply in replies} == {200}
-        slowest.append(max(float(line["seconds"]) for line in front.log(top(board), CLIENTS)))
-        if slowest[-1] < 0.45:
+        hits = [float(line["seconds"]) for line in front.log(top(board), CLIENTS) if line["cache"] == "HIT"]
+        waits += [seconds for seconds in hits if seconds >= 0.05]
+        if min(waits, default=1.0) < 0.45:
             break
-    assert min(slowest) < 0.45
+    assert min(waits, default=1.0) < 0.45
 
 
 def test_while_a_crowd_polls_there_is_one_read_for_each_life(front: Front) -> None:
