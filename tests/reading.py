@@ -23,7 +23,7 @@ from gateway.replicas.node import Nodes
 from gateway.replicas.reads import ReplicaReads
 
 KEY = b"lb:s"
-PATIENT: Mapping[str, float] = {"read_timeout_s": 2.0, "request_budget_s": 5.0, "max_lag_s": 20.0}
+PATIENT: Mapping[str, float] = {"read_timeout_s": 3.0, "request_budget_s": 8.0, "max_lag_s": 20.0}
 """What ``reading`` reads with where a test says nothing else: a node, or the whole machine, may stand still for two
 seconds, and it is no fault of the node's yet. A test is of what it did to the nodes, not of what the machine did."""
 
@@ -54,7 +54,7 @@ async def reading(
     preload: bool = True,
     **limits: Any,
 ) -> AsyncIterator[Reading]:
-    """Read from nodes at loopback ports, the primary first; ``limits`` are fields of ``Limits``, instead of ``PATIENT``."""
+    """Read from nodes at loopback ports, the primary first; ``limits``: fields of ``Limits`` other than ``PATIENT``'s."""
     clock, counters, numbers = SystemClock(), Counters(), Limits(**{**PATIENT, **limits})
     nodes = Nodes(
         clock=clock,

@@ -203,7 +203,7 @@ async def test_reads_go_on_over_the_other_replica_and_come_back_to_the_first(
         await until(lambda: reads.states() == ["up", "up", "up"])
         await seen.steady()
     assert seen.stale == 0
-    assert seen.failed <= 20, "at most those whose retry the budget refused"
+    assert seen.failed <= 20, f"at most those whose retry the budget refused: {seen.errors}"
     assert seen.slowest_s < PATIENT["request_budget_s"] + SLACK_S, "no read outlasts its budget"
     assert reads.count("reads", "primary", "ok") == from_primary
 
@@ -363,7 +363,7 @@ async def test_a_primary_that_only_the_gateway_cannot_reach_leaves_the_replicas_
 
 
 async def test_replicas_without_a_primary_are_read_for_failover_stale_s_and_no_longer(group: RedisGroup) -> None:
-    async with reading(*ports(group), max_lag_s=0.4, failover_stale_s=6.0) as reads:
+    async with reading(*ports(group), max_lag_s=0.4, failover_stale_s=7.0) as reads:
         await until(lambda: reads.states() == ["up", "up", "up"])
         group.primary.kill()
         await until(lambda: reads.states() == ["down", "link_down", "link_down"])
