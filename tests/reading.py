@@ -54,7 +54,7 @@ async def reading(
     preload: bool = True,
     **limits: Any,
 ) -> AsyncIterator[Reading]:
-    """Read from nodes at loopback ports, the primary first; ``limits``: fields of ``Limits`` other than ``PATIENT``'s."""
+    """Read from nodes at loopback ports, the primary first; ``limits``: fields of ``Limits``, before ``PATIENT``."""
     clock, counters, numbers = SystemClock(), Counters(), Limits(**{**PATIENT, **limits})
     nodes = Nodes(
         clock=clock,

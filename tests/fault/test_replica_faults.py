@@ -225,7 +225,7 @@ async def test_a_frozen_replica_is_left_alone_until_it_thaws(group: RedisGroup) 
         await seen.steady()  # by then there are retries to spare for all that is under way
         group.replicas[0].freeze()
         await seen.more(500)
-        await until(lambda: reads.states()[1] != "up")
+        await until(lambda: reads.states()[1] == "broken")
         await seen.steady()
         group.replicas[0].thaw()
         await until(lambda: reads.states()[1] == "up")
@@ -452,7 +452,7 @@ async def test_a_frozen_redis_costs_a_read_its_budget_at_most_and_later_ones_not
         with pytest.raises(OriginUnavailable):  # one attempt, and nobody else to ask: there was budget left
             await reads.origin.member(target(), b"m001")
         assert time.monotonic() - began < PATIENT["request_budget_s"]
-        await until(lambda: reads.states()[0] != "up")
+        await until(lambda: reads.states()[0] == "broken")
         began = time.monotonic()
         for _ in range(20):
             with pytest.raises(OriginUnavailable):
