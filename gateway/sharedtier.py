@@ -156,6 +156,10 @@ class SharedTier:
         except (RedisError, OSError, TimeoutError) as error:
             self._fail(error)
             raise TierError(str(error)) from error
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # Python 3.11's wait_for, which aiocache calls, swallows a cancellation that comes together with the result.
+            raise asyncio.CancelledError
         if self._failures > _TOLERATED:
             log.warning("shared tier works again")
         self._failures = 0
@@ -195,16 +199,19 @@ class SharedTierLoader:
         if life_s <= 0 or self._tier.away:
             self._tier.loads.add("skipped")
             return await self._inner.load(target, key)
-        name = self._tier.name_of(target, key, life_s)
+        name, token = self._tier.name_of(target, key, life_s), self._tier.token()
         try:
-            shared, token = await self._shared(name, key, life_s)
+            shared, leased = await self._shared(name, key, life_s, token)
         except TierError:
             self._tier.loads.add("failed")
             return await self._inner.load(target, key)
+        except asyncio.CancelledError:
+            self._share_behind(target, name, None, token)  # it may have been taken, though nobody heard of it
+            raise
         if shared is not None:
             return shared
         self._tier.loads.add("miss")
-        return await self._load(target, key, name, token)
+        return await self._load(target, key, name, token if leased else None)
 
     async def settle(self) -> None:
         """Let what is being put into the tier end; each takes a few time-outs at most."""
@@ -215,10 +222,9 @@ class SharedTierLoader:
         await self.settle()
         await self._tier.stop()
 
-    async def _shared(self, name: str, key: SnapshotKey, life_s: float) -> tuple[Snapshot | None, str | None]:
-        """Return what the tier holds, waiting for it while another instance loads; else the lease, if it was free."""
+    async def _shared(self, name: str, key: SnapshotKey, life_s: float, token: str) -> tuple[Snapshot | None, bool]:
+        """Return what the tier holds, waiting for it while another instance loads; else whether the lease was free."""
         deadline = self._clock.monotonic() + self._wait_s
-        token = self._tier.token()
         polls = 0
         while True:
             began = self._clock.monotonic()
@@ -227,9 +233,9 @@ class SharedTierLoader:
                 snapshot = self._snapshot(found, key, began)
                 if snapshot is not None:
                     self._tier.loads.add("waited" if polls else "hit")
-                return snapshot, None
+                return snapshot, False
             if leased or began >= deadline:
-                return None, token if leased else None
+                return None, leased
             await self._clock.sleep(_POLLS_S[min(polls, len(_POLLS_S) - 1)])
             polls += 1
 
@@ -247,11 +253,14 @@ class SharedTierLoader:
             snapshot = await self._inner.load(target, key)
             return snapshot
         finally:
-            # Behind the answer: who waits here need not wait for the tier as well. Failed or cancelled, the lease goes
-            # back all the same, and another instance tries.
-            task = asyncio.create_task(self._share(target, name, snapshot, token), name="shared tier")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            # Failed or cancelled, the lease goes back all the same, and another instance tries.
+            self._share_behind(target, name, snapshot, token)
+
+    def _share_behind(self, target: Target, name: str, snapshot: Snapshot | None, token: str | None) -> None:
+        """Share behind the answer: who waits for that need not wait for the tier as well."""
+        task = asyncio.create_task(self._share(target, name, snapshot, token), name="shared tier")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _share(self, target: Target, name: str, snapshot: Snapshot | None, token: str | None) -> None:
         try:

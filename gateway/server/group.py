@@ -98,7 +98,8 @@ class Group:
             log.error("a worker ended and is replaced", extra={"worker": index, "ended": _how(status)})
             self._restarts.add()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._stopping.wait()
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
     async def _one_life(self, index: int) -> int:

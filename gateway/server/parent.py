@@ -135,7 +135,8 @@ class Parent:
         log.info("draining", extra={"signal": signalled.result().name, "drain_s": drain_s})
         group.drain()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._signals.get(), drain_s)
+            async with asyncio.timeout(drain_s):
+                await self._signals.get()
             log.info("a second signal: the drain is over")
         given_up.cancel()
         return True

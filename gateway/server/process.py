@@ -95,7 +95,8 @@ class WorkerProcess:
         self._reported.clear()
         self._channel.send({"do": "report"})
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._reported.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._reported.wait()
 
     def count(self) -> None:
         """Have it tell what it has counted, which costs it next to nothing; the answer shows that it lives."""

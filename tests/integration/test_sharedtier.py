@@ -255,6 +255,36 @@ async def test_a_cancelled_load_gives_the_lease_back(server: RedisServer, instan
     assert server.call("KEYS", "*") == []
 
 
+async def test_a_load_that_is_cancelled_together_with_the_tiers_reply_ends_and_gives_the_lease_back(
+    server: RedisServer, instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11's ``wait_for`` returns the result, and the cancellation is lost."""
+    instances.origin.gate = asyncio.Event()
+    loader = instances.add()
+    cache = instances.tiers[0]._cache
+    ask = cache.raw
+
+    async def cancelled_with_the_reply(*parts: object) -> object:
+        reply = asyncio.get_running_loop().create_future()
+
+        def land() -> None:
+            reply.set_result(found)
+            task.cancel()
+
+        found = await ask(*parts)
+        asyncio.get_running_loop().call_soon(land)
+        return await asyncio.wait_for(reply, 60)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "raw", cancelled_with_the_reply)
+        task = asyncio.create_task(loader.load(RACE, TOP))
+        await asyncio.wait({task}, timeout=60)
+    assert task.cancelled()
+    assert instances.origin.loads == 0
+    await instances.settle()
+    assert server.call("KEYS", "*") == []
+
+
 @pytest.mark.parametrize("what", ["stale", "short_lived"])
 async def test_what_is_not_wholly_good_is_not_shared(server: RedisServer, instances: Instances, what: str) -> None:
     setattr(instances.origin, what, True)
