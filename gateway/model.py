@@ -124,8 +124,9 @@ class Entry(NamedTuple):
 class Stamp(NamedTuple):
     """When, and how surely, the origin was read.
 
-    ``began`` is monotonic and is what ages count from. ``as_of`` is wall time: when the data was read or, if
-    ``stale``, the last instant at which the node that answered was known to be in step with its primary.
+    ``began`` is monotonic and is what ages count from. ``as_of`` is wall time: when the read was sent, whenever its
+    reply was taken in, or, if ``stale``, the last instant at which the node that answered was known to be in step with
+    its primary.
     """
 
     began: float

@@ -10,9 +10,6 @@ That is right, and has tests of its own; everywhere else it would only be a test
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from tests.servers import Gateway
 
 PATIENT = {"read_timeout_ms": 3_000, "request_budget_ms": 7_000, "max_lag_ms": 60_000}
@@ -23,13 +20,4 @@ Boards of a gateway need a ``grace_ms`` as long as the budget."""
 class PatientGateway(Gateway):
     """A gateway that goes on waiting for its last known boards, at start and at stop, however long they take."""
 
-    def spawn(
-        self,
-        command: Sequence[str],
-        *,
-        cwd: Path | None = None,
-        env: dict[str, str] | None = None,
-        user: str | None = None,
-    ) -> None:
-        """Start it with the build that has the patience."""
-        super().spawn([*command, "--build", "tests.integration.patient_build:build"], cwd=cwd, env=env, user=user)
+    options = ("--build", "tests.integration.patient_build:build")

@@ -12,7 +12,7 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,9 @@ def _value(value: object) -> str:
 class Gateway(Process):
     """A running gateway: ``url`` and ``admin_url`` reach it, ``stop`` ends it and checks how it ended."""
 
+    options: Sequence[str] = ()
+    """Further options of ``serve``."""
+
     def __init__(
         self,
         settings: Mapping[str, Any],
@@ -121,7 +124,7 @@ class Gateway(Process):
     def start(self) -> None:
         """Write the settings, start the gateway and wait for its health route."""
         self.config.write_text(toml(self.settings))
-        command = [sys.executable, "-m", "gateway", "serve", "--config", str(self.config)]
+        command = [sys.executable, "-m", "gateway", "serve", "--config", str(self.config), *self.options]
         self.spawn(command, cwd=ROOT, env=environment() | self.env)
         if self.wait_for is not None:
             self.wait_until(lambda: self.get(self.wait_for or "/")[0] == 200)
